@@ -26,7 +26,7 @@ BUSY = module("lab.bench.busy")
 
 
 def made_up_run(side, pair, gbps, resent=0.5, lost=0, ping_ms=1.0):
-    """A run as the bench reports it; gbps None: it failed."""
+    """Returns a run as the bench reports it; gbps None: it failed."""
     if gbps is None:
         return {"side": side, "pair": pair, "ok": False, "error": "not done", "wrong": 0}
     return {"side": side, "pair": pair, "ok": True, "error": None, "wrong": 0, "goodput_gbps": gbps,
@@ -38,7 +38,7 @@ def made_up_run(side, pair, gbps, resent=0.5, lost=0, ping_ms=1.0):
 
 
 def made_up_cell(name, this, against=None, loss=0.0, **figures):
-    """A cell with these goodputs of its pairs."""
+    """Returns a cell with these goodputs of its pairs."""
     hosts, transport, load = name.split("-", 2)
     runs = [made_up_run("this", pair, gbps, **figures) for pair, gbps in enumerate(this)]
     runs += [made_up_run("against", pair, gbps) for pair, gbps in enumerate(against or [])]
@@ -106,7 +106,7 @@ def figures_of_a_busy_bench_are_of_first_transmissions():
                 "retransmits": 3, "spurious": 1,
                 "duplicates": 1, "ring_drops": 0}]
     found = busy_run.figures_of([reports], 9500)
-    # Two measured ones and the warm-up, of ten packets each, by two hosts.
+    # Two measured allreduces and the warm-up, of ten packets each, by two hosts.
     expect_equal((found["packets"], found["retransmits"], found["retransmit_percent"]),
                  (60, 6, 10.0), "packets")
     expect(math.isclose(found["goodput_gbps"], 9500 * 8 * 2 / 2.0 / 1e9),
@@ -179,7 +179,7 @@ def builds_without_udp_sockets_are_beside_others_on_packet_sockets():
 
 
 def words_of_failure(lab, seconds, when_measured=None):
-    """What a round without an end says when its time is over."""
+    """Returns the error of a round without an end when its time is over."""
     try:
         busy_run.one_round(lab, 1 << 20, 1000000, time.monotonic() + seconds, when_measured)
     except busy_run.RunFailed as failure:
@@ -225,7 +225,7 @@ def a_busy_bench_tells_what_it_cannot_compare_with():
 
 @contextlib.contextmanager
 def building_from(directory):
-    """The bench takes older commits from this directory, and keeps programs in build/ in it, for
+    """Makes the bench take older commits from this directory, and keep programs in its build/, for
     the length of the block.
     """
     before = older_build.SOURCE_DIR, older_build.BUILD_DIR
@@ -237,8 +237,7 @@ def building_from(directory):
 
 
 def commit(directory, text):
-    """A commit whose sources are one C file and what builds it like a small Fanin; returns its
-    name.
+    """Commits one C file and the files that build it like a small Fanin; returns the commit's name.
     """
     for name, lines in FILES.items():
         (directory / name).parent.mkdir(exist_ok=True)
@@ -287,7 +286,7 @@ def an_older_commit_is_built_once_and_what_built_it_is_removed():
 
 
 def loops_of(parent):
-    """Processes that spin for a bench: those below it that run the loop."""
+    """Returns the processes that spin for a bench: those below it that run the loop."""
     found = []
     for entry in Path("/proc").iterdir():
         with contextlib.suppress(OSError):

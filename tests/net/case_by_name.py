@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: BSD-3-Clause
-"""Jobs by name: hosts find them at the network manager, run in the network or in a ring, and say
+"""Jobs by name: hosts find them at the network manager, run in the network or in a ring, and report
 what is wrong if they can't.
 """
 
@@ -201,7 +201,7 @@ def the_manager_may_die_while_a_ring_runs():
 
 @case()
 def hosts_hear_what_became_of_their_tree_while_the_manager_was_away():
-    """The first time it is gone meanwhile, the second time it is there again."""
+    """The first time the tree is gone meanwhile, the second time it is there again."""
     with running_lab(2) as lab:
         for gone in (True, False):
             with FakeManager(lab) as manager:
@@ -247,7 +247,7 @@ def a_job_that_the_manager_has_ended_fails_at_once_and_says_why():
 
 @case(120)
 def who_has_left_after_others_were_away_is_not_blamed():
-    """It may have given up because of them a moment before the others, who would have."""
+    """The rank may have given up because of the others a moment before they would have."""
     kept = {}
     with running_lab(3) as lab, FakeManager(lab, change=kept.update) as manager:
         ranks = [spawn_by_name(lab, host, manager=manager.address, size=3, rank=host, iters=1000000,
@@ -270,7 +270,7 @@ def who_has_left_after_others_were_away_is_not_blamed():
 
 
 def expect_error(lab, where, code, words, environment=None, **options):
-    """One rank of two must fail with this code and these words."""
+    """Expects one rank of two to fail with this code and these words."""
     rank = spawn_by_name(lab, 1, environment=environment,
                          **({"size": 2, "join_timeout_ms": 60000} | options))
     report = reports_of(lab, [rank])[0]

@@ -1,6 +1,6 @@
 # SPDX-License-Identifier: BSD-3-Clause
-"""fanin-switch --check: what keeps a switch from starting on this machine is told before, in the
-words of the start.
+"""fanin-switch --check: it reports obstacles to starting a switch on this machine before the start,
+in the start's words.
 """
 
 import json
@@ -19,7 +19,7 @@ def write_config(lab, **changes):
 
 
 def told_before_the_start(lab, words, **changes):
-    """--check, faninctl and the start itself say the same line, with these words."""
+    """Expects --check, faninctl and the start itself to print the same line, with these words."""
     path = str(write_config(lab, **changes))
     with inside(lab.switch_namespace):
         checked = run([program("fanin-switch"), "--config", path, "--check"], check=False)
@@ -70,7 +70,9 @@ def an_mtu_that_af_xdp_cannot_take_is_found_by_check():
 
 @case()
 def an_mtu_above_the_interfaces_is_found_by_check():
-    """It is no question of memory, although so long frames would take more of it than there is."""
+    """The error is not about memory, although such long frames would take more memory than there
+    is.
+    """
     for transport in ("af_packet", "af_xdp"):
         with Lab(2, transport, mtu=1500) as lab:
             mtu = 61184 if transport == "af_packet" else 3000

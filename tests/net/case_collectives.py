@@ -23,7 +23,9 @@ KEY = "0x5eed"
 
 
 def size_of(collective, ranks, size=200 * KIB):
-    """Odd for the packets, but divisible by ranks of eight-byte elements; a barrier has none."""
+    """Returns a size that packets don't divide, but ranks of eight-byte elements do; a barrier has
+    none.
+    """
     return 0 if collective == "barrier" else size - size % (8 * ranks) + 8 * ranks
 
 
@@ -63,7 +65,7 @@ def one_rank_alone_has_all_collectives():
 
 @case(120)
 def every_collective_is_exact_through_a_tree_of_switches():
-    """All ranks of a leaf may bring no data to a block of a broadcast or an allgather: their switch
+    """All ranks of a leaf may have no data for a block of a broadcast or an allgather: their switch
     then sends none up.
     """
     with running_fabric(leaf_spine(2, 1, 4), config=LOSS) as fabric:
@@ -79,8 +81,8 @@ def every_collective_is_exact_through_a_tree_of_switches():
 
 
 def shares_carried(lab, size, collective):
-    """([(received, sent)] of each host in multiples of the vector, reports) of a job whose root is
-    rank 2.
+    """Returns ([(received, sent)] of each host in multiples of the vector, reports) of a job whose
+    root is rank 2.
     """
     before = [link_bytes(lab.host_namespace(host), HOST_INTERFACE) for host in range(4)]
     reports = run_exact_job(lab, collective, collective=collective, bytes=size, root=2)
@@ -92,8 +94,8 @@ def shares_carried(lab, size, collective):
 
 @case(60)
 def who_has_no_data_sends_headers_only():
-    """Shares of the vector's bytes that each host sends, headers included, at MTU 9000. All receive
-    the vector.
+    """Checks the share of the vector's bytes that each host sends, including headers, at MTU 9000.
+    All receive the vector.
     """
     size = 4096 * KIB
     with running_lab(4, "af_packet", 9000) as lab:
@@ -112,8 +114,8 @@ def who_has_no_data_sends_headers_only():
 
 @case(60)
 def who_keeps_no_result_receives_headers_only():
-    """Shares of the vector's bytes that each link down carries: a P-th of a reduce_scatter, of a
-    reduce all to the root and nothing to others. All send the vector.
+    """Checks the share of the vector's bytes that each link down carries: a P-th of a
+    reduce_scatter; of a reduce all to the root and nothing to others. All send the vector.
     """
     size, headers = 4096 * KIB, 0.02
     with running_lab(4, "af_packet", 9000) as lab:
@@ -131,7 +133,7 @@ def who_keeps_no_result_receives_headers_only():
 
 @case(120)
 def each_link_down_of_a_tree_carries_what_its_owners_keep():
-    """Of a reduce_scatter 1/8 goes down to each host, and what its four hosts keep to each leaf;
+    """In a reduce_scatter 1/8 goes down to each host, and the parts of its four hosts to each leaf;
     each link up carries the vector once.
     """
     size, headers = 8192 * KIB, 0.02
@@ -247,8 +249,8 @@ def ranks_that_disagree_are_told_so():
 
 @case(60)
 def all_ranks_hear_who_disagrees_and_about_what():
-    """Whether their own packets fit or not; none is told that others have ended, which they do
-    because of it.
+    """This holds whether their own packets fit or not. None is told that others have ended, which
+    they do because of the mismatch.
     """
     with running_lab(4) as lab:
         for handler in ("single", "multi", "tree"):

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: BSD-3-Clause
-"""The switch's operators: configuration files, faninctl's verbs, starting and stopping. Bad input
+"""Operators of the switch: configuration files, faninctl's verbs, starting and stopping. Bad input
 gets one clear line.
 """
 
@@ -24,7 +24,7 @@ def check_config(lab, text):
 
 
 def changed(config, path, value):
-    """A copy of a configuration with the key at the path set."""
+    """Returns a copy of a configuration with the key at the path set."""
     config = copy.deepcopy(config)
     at = config
     for key in path[:-1]:
@@ -34,7 +34,7 @@ def changed(config, path, value):
 
 
 def bad_configs(good):
-    """(words that the error has to contain, configuration)"""
+    """Yields (words that the error must contain, configuration)."""
     first = good["ports"][0]
     return [
         (["colour", "unknown"], changed(good, ["colour"], "red")),
@@ -342,7 +342,7 @@ def the_switch_stops_cleanly_while_a_job_runs():
 
 @case(120)
 def switches_of_one_name_start_and_end_at_the_same_time():
-    """DPDK has a directory for each name, which one makes while another removes it."""
+    """DPDK has a directory for each name, which one switch makes while another removes it."""
     with running_lab(1) as lab:
         def start(number):
             directory = lab.directory / f"switch{number}"
@@ -369,7 +369,7 @@ def switches_of_one_name_start_and_end_at_the_same_time():
         answers(old, 0)
         for turn in range(1, 25):
             old[1].popen.send_signal(signal.SIGTERM)
-            time.sleep(moments.uniform(0, 0.3))  # when the other one is in the middle of it
+            time.sleep(moments.uniform(0, 0.3))  # when the other one is about to end
             new = start(turn % 2)
             answers(new, turn)
             expect_equal(old[1].wait(60), 0,

@@ -1,6 +1,6 @@
 # SPDX-License-Identifier: BSD-3-Clause
-"""Clients of the control sockets that keep others out as best they can: silent ones, those that
-never read, many of one user, wrong tokens.
+"""Clients of the control sockets that try to keep others out: silent ones, those that never read,
+many of one user, wrong tokens.
 """
 
 import json
@@ -19,20 +19,20 @@ CROWD = PLACES + 14
 NOBODY = 65534
 TOKENS_FREE = 5
 TOKENS_HELD = 16
-CROWD_OF_TOKENS = 32  # half of the manager's places are more
+CROWD_OF_TOKENS = 32  # more than half of the manager's places
 
 
 def dial(path, hello=True):
-    """A client that reads nothing but the greeting."""
+    """Connects a client that reads only the greeting."""
     client = socket.socket(socket.AF_UNIX)
-    # In the queue it waits.
+    # The connection waits in the queue.
     client.connect(str(path))
     client.settimeout(30)
     if hello:
         try:
             client.sendall(b'{"hello":1}\n')
         except BrokenPipeError:
-            pass  # refused already, and told why
+            pass  # the server has refused it already, and told why
     return client
 
 
@@ -43,10 +43,10 @@ def close_sockets(clients):
 
 @case(90)
 def silent_clients_of_the_control_socket_keep_nobody_out():
-    """Neither those without a handshake nor those that have nothing to ask after it."""
+    """Neither clients without a handshake nor those that then stay silent keep others out."""
     with running_lab(1) as lab:
         for hello, counter in ((False, "half_open_dropped"), (True, "idle_dropped")):
-            # Those that are greeted fill all places but the test's own.
+            # Greeted clients fill all places except the test's own.
             clients = []
             for _ in range(PLACES - 1 if hello else CROWD):
                 clients.append(dial(lab.socket_path, hello))
@@ -63,7 +63,7 @@ def silent_clients_of_the_control_socket_keep_nobody_out():
 
 
 def ask_without_end(path, until):
-    """Clients that send requests with long answers and read none, again and again."""
+    """Clients that send requests with long answers and read none, without end."""
     request = b'{"id":1,"cmd":"stats"}\n' * 200
     clients = []
     while not until.is_set():
@@ -84,7 +84,8 @@ def ask_without_end(path, until):
 
 
 def count_of(lab, name):
-    """Asked over a connection of its own; -1 if there is no room for it just now."""
+    """Returns a count, asked over a connection of its own; -1 if there is no room for it just now.
+    """
     try:
         control = Control(lab.socket_path)
     except (OSError, ValueError, KeyError):
@@ -114,7 +115,7 @@ def clients_that_never_read_keep_the_manager_at_the_switch():
                        "clients to be closed as they read nothing")
             lost = manager.ask("stats")["counters"]["switches_lost"]
             told = manager.process.stderr()[-2000:]
-            # It connects anew, too.
+            # It also connects again.
             manager.kill()
             manager.start().wait_up("lab")
             wait_until(lambda: count_of(lab, "stalled") > 40, 60, "more clients to be closed")
@@ -148,7 +149,7 @@ def one_user_has_half_of_the_connections():
         finally:
             os.seteuid(0)
         expect(PLACES // 2 <= greeted, f"{greeted} clients of a user were served")
-        # Root needs to wait for none of them to be idle.
+        # Root does not have to wait until one of them is idle.
         others = [Control(lab.socket_path) for _ in range(PLACES // 2 - 2)]
         for other in others:
             other.ask("ping")
@@ -173,13 +174,13 @@ def wrong_tokens_are_refused_late_and_right_ones_at_once():
                 expect_equal(error.code, "unauthorized", "code of a wrong token")
             return count("token_delayed") > 0
         wait_until(refuse_one, 60, "a wrong token to be refused late")
-        # More than may wait: those are closed without a word.
+        # More than may wait: the others are closed without a message.
         clients = [manager.client(hello=False) for _ in range(CROWD_OF_TOKENS)]
         wrong, late = count("token_wrong"), count("token_delayed")
         started = time.monotonic()
         for client in clients:
             client.send({"hello": 1, "token": "wrong"})
-        # With the right one, from the same address, while they wait.
+        # A client with the right token, from the same address, while they wait.
         wait_until(lambda: count("token_wrong") == wrong + CROWD_OF_TOKENS, 30,
                    "all wrong tokens to be counted")
         at_once = time.monotonic() - started < 0.9

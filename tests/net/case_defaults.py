@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: BSD-3-Clause
-"""What switch and hosts choose by themselves; see control/interface/interface.h and
+"""The defaults that switch and hosts choose; see control/interface/interface.h and
 docs/operations.md.
 """
 
@@ -23,8 +23,8 @@ def expect_way(reports, transport, words):
 
 
 def join(lab, user_transport, launcher=()):
-    """Reports of a job whose hosts choose. user_transport: "auto" for hosts without rights, None
-    for those of root.
+    """Returns the reports of a job whose hosts choose. user_transport: "auto" for hosts without
+    rights, None for those of root.
     """
     job = lab.create_job()
     options = {"bytes": MIB, "check": True,
@@ -62,7 +62,7 @@ def a_veth_gets_packet_sockets_and_its_hosts_udp():
 
 
 class TwoNames(Lab):
-    """The second port is the interface of the first one, by another name that it has."""
+    """The second port is on the first one's interface, by another name of it."""
 
     def config(self):
         config = super().config()
@@ -88,7 +88,7 @@ def an_interface_with_two_names_is_one_port():
 
 
 class ZeroCopy(Lab):
-    """Links whose driver says that it is that of a network card."""
+    """Links whose driver claims to be that of a network card."""
 
     offloads = False
     switch_launcher = ZERO_COPY
@@ -104,7 +104,7 @@ def a_card_with_zero_copy_gets_af_xdp():
                    f"how it was chosen: {port}")
         expect_way(join(lab, None, ZERO_COPY), "af_xdp",
                    f"{HOST_INTERFACE}'s driver ice has zero-copy AF_XDP")
-        # Without rights, and with a driver that tells the truth.
+        # Without rights, and with a truthful driver.
         expect_way(join(lab, "auto"), "udp", "has no zero-copy AF_XDP")
 
 

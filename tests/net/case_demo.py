@@ -1,6 +1,6 @@
 # SPDX-License-Identifier: BSD-3-Clause
-"""The demonstration itself: its figures, its options, and that nothing of it is left in whatever
-way it ends.
+"""The demonstration itself: its figures, its options, and that it leaves nothing behind, however it
+ends.
 """
 
 import json
@@ -16,8 +16,8 @@ DEMO = module("lab.demo")
 
 
 def traces(pid):
-    """What there is of a demo with this process id: namespaces, directories, processes, links of
-    the root namespace.
+    """Returns the remains of a demo with this process id: namespaces, directories, processes, links
+    of the root namespace.
     """
     prefix = f"fanin-{pid}-"
     found = [name for name in (os.listdir(NETNS_DIR) if NETNS_DIR.exists() else [])
@@ -37,7 +37,9 @@ def root_links():
 
 
 def hugepage_files():
-    """Files that keep hugepages when their process is gone. Other pages go with it."""
+    """Returns the files that keep hugepages after their process is gone. Other pages are freed with
+    it.
+    """
     mounts = [line.split() for line in Path("/proc/mounts").read_text().splitlines()]
     return sorted(str(path) for mount in mounts if mount[2] == "hugetlbfs"
                   for path in Path(mount[1]).iterdir())
@@ -48,7 +50,7 @@ def bpf_pins():
 
 
 class Before:
-    """The machine as it was, to be compared with how it is left."""
+    """The machine's state before a test, to be compared with the state afterwards."""
 
     def __init__(self):
         self.links, self.pages, self.pins = root_links(), hugepage_files(), bpf_pins()
@@ -67,8 +69,8 @@ def start_demo(*arguments):
 
 
 def demo_is_exact(*arguments, timeout=100, handler="single"):
-    """Runs the demo with --json, expects its promises and a clean machine afterwards; returns what
-    it printed.
+    """Runs the demo with --json, checks its figures, expects a clean machine afterwards, and
+    returns its output.
     """
     before = Before()
     demo = start_demo("--json", *arguments)
@@ -171,7 +173,7 @@ def the_table_shows_what_the_json_shows():
 
 
 def expect_sparse(result, density):
-    """Densities are right, and the bytes are those of values with their indices, and of the packets
+    """Checks densities and bytes: those of values with their indices, and those of the packets
     around them.
     """
     sparse, hosts = result["sparse"], result["hosts"]
@@ -206,14 +208,14 @@ def the_sparse_demo_is_exact_and_shows_what_it_saves():
 
 @case(120)
 def the_sparse_demo_is_exact_on_leaves_and_spines():
-    """A job of the manager's, at two levels."""
+    """The job is made by the manager, at two levels."""
     done = run(DEMO + ["--sparse", "0.01", "--bytes", "4MiB", "--topology", "leaf-spine", "--json"],
                timeout=100)
     result = json.loads(done.stdout)
     expect_equal((result["ok"], result["mismatches"], result["handler"]), (True, 0, "sparse"),
                  f"the result ({result})")
     expect_sparse(result, 0.01)
-    # Up its values, down those of all hosts.
+    # A host's values go up, and those of all hosts come down.
     expect(max(part for both in result["traffic"]["switches"].values() for part in both) < 0.16,
            f"traffic: {result['traffic']}")
 
@@ -269,7 +271,7 @@ OPS = ("sum", "prod", "min", "max", "avg", "land", "lor", "lxor", "band", "bor",
 
 
 def is_defined(dtype, op):
-    """As docs/operators.md has it."""
+    """Returns whether a pair is defined in docs/operators.md."""
     if dtype == "complex-f32":
         return op == "prod"
     return "f" not in dtype or op in OPS[:5]
@@ -277,7 +279,7 @@ def is_defined(dtype, op):
 
 @case(120, thorough=True)
 def every_undefined_pair_and_every_handler_without_an_order_is_refused():
-    """By one line that says what would do, before anything is set up."""
+    """The error is one line that names what would work, before anything is set up."""
     refused = [(["--dtype", dtype, "--op", op],
                 f"argument --op: found {op} for {dtype}, expected one of ")
                for dtype in DTYPES for op in OPS if not is_defined(dtype, op)]
@@ -323,7 +325,7 @@ def the_demo_runs_every_kind_of_reduction():
 
 @case(120, thorough=True)
 def reproducible_demos_have_the_same_digest():
-    """Whatever the workers and the loss; another seed has another one."""
+    """This holds for any number of workers and with loss; another seed gives another digest."""
     def digest(*arguments):
         return demo_is_exact("--reproducible", "--data", "random", "--bytes", "1MiB", *arguments,
                              handler="tree")["digest"]

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: BSD-3-Clause
-"""What ./dev does before it runs something."""
+"""The checks that ./dev makes before it runs something."""
 
 import os
 import socket
@@ -16,7 +16,7 @@ HEADERS = Path("/usr/include/gloo")
 
 
 def hide(paths, socket_path):
-    """Between fork and exec: nobody can open these files any more, as nobody can open a socket."""
+    """Between fork and exec: makes these files impossible to open, as a socket is."""
     def enter():
         system_call(libc.unshare(CLONE_NEWNS), "unshare")
         system_call(libc.mount(b"none", b"/", None, MS_REC | MS_PRIVATE, None), "making / private")
@@ -35,8 +35,8 @@ def knows_gloo(build):
 
 @case(thorough=True)
 def a_library_that_is_installed_later_is_found():
-    """Once meson has not found Gloo, ./dev bench allreduce still gets its program when the package
-    comes.
+    """Even if meson has not found Gloo before, ./dev bench allreduce gets its program once the
+    package is installed.
     """
     real = [str(path) for place in ("/usr/lib", "/usr/lib/x86_64-linux-gnu", "/usr/local/lib")
             for path in Path(place).glob("libgloo.*")]
@@ -56,8 +56,7 @@ def a_library_that_is_installed_later_is_found():
         run(["cc", "-shared", "-o", str(library / "libgloo.so"), "-x", "c", "/dev/null"])
         header.parent.mkdir(parents=True)
         header.write_text("")
-        # The functions as they stand in dev. MPI is missing on some machines, where this fails
-        # after it has looked.
+        # The functions as written in dev. On machines without MPI this fails after looking for it.
         run(["bash", "-c", 'PYTHON=/usr/bin/python3; fail() { exit 1; }; say() { :; }; '
              'source <(sed -n "/^quietly()/,/^}/p; /^need_features()/,/^}/p; '
              '/^feature_is_enabled()/,/^}/p" dev); declare -F need_features feature_is_enabled '
@@ -68,7 +67,7 @@ def a_library_that_is_installed_later_is_found():
 
 @case()
 def a_text_that_users_see_is_compared_and_a_comment_is_not():
-    """tests/surface.py finds a text, an option and a field that have changed, wherever they stand,
+    """tests/surface.py finds a text, an option and a field that have changed, anywhere in a file,
     and nothing else.
     """
     files = {
@@ -90,8 +89,8 @@ def a_text_that_users_see_is_compared_and_a_comment_is_not():
 
 @case()
 def no_program_gives_its_libraries_a_function():
-    """One with the name of a library's function would be called in its place, by the other
-    libraries too.
+    """A function with the name of a library's function would replace that one, even for other
+    libraries.
     """
     rooms = ("tools", "tools/pktgen", "switch", "manager", "protocols/pa_atp/server", "lab/bench")
     programs = [path for directory in rooms for path in (BUILD_DIR / directory).iterdir()

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: BSD-3-Clause
-"""A manager whose topology lists switches and links only: hosts are found by their switches."""
+"""A manager whose topology lists only switches and links: switches find the hosts."""
 
 import os
 import signal
@@ -21,15 +21,15 @@ def start(fabric, job, **options):
 
 
 def root_of(fabric):
-    """The root of the only job, if all of its switches have it."""
+    """Returns the root of the only job, if all of its switches have it."""
     trees = [tree for tree in fabric.ask_manager("trees")["trees"] if tree["state"] == "network"]
     whole = trees and all(node["state"] == "installed" for node in trees[0]["nodes"])
     return trees[0]["nodes"][0]["switch"] if whole else None
 
 
 def kill_root(fabric):
-    """Kills the root's switch once there are results, and waits for the job to go on with another
-    one.
+    """Kills the root's switch once there are results, and waits for the job to continue with
+    another one.
     """
     root = wait_until(lambda: root_of(fabric), 60, "the job's tree")
     await_results(fabric, root, 100)
@@ -41,7 +41,7 @@ def kill_root(fabric):
 
 
 def client_of(fabric):
-    """A connection to the manager that may play a host."""
+    """Connects a client to the manager that may act as a host."""
     manager = SimpleNamespace(namespace=fabric.management, address=MANAGER_IP)
     return Client(manager, token=fabric.token_file.read_text().strip())
 
@@ -67,7 +67,7 @@ def hosts_are_found_by_their_switches_and_their_job_survives_spines_and_the_mana
                       if ":h" in line], ["found"] * 4,
                      "the last column of the table")
         kill_root(fabric)
-        # As after a crash: it knows from its database where they are.
+        # As after a crash: the manager knows their places from its database.
         os.kill(fabric.manager.pid, signal.SIGKILL)
         fabric.manager.popen.wait()
         fabric.start_manager()
@@ -78,7 +78,7 @@ def hosts_are_found_by_their_switches_and_their_job_survives_spines_and_the_mana
         expect_equal([report["resumed"] for report in reports], [2] * 4,
                      "times that the job went on")
 
-        # Nobody answers for an address of leaf1's subnet. The spines that were killed are still
+        # No host answers for an address of leaf1's subnet. The spines that were killed are still
         # dead.
         words = (f"rank 0: no host of the topology has the address {NOWHERE}",
                  "no answer to ARP at leaf1",
@@ -120,7 +120,7 @@ def switches_tell_where_their_hosts_are():
                            ("leaf0", "192.0.2.1"),
                            ("leaf0", fabric.switch_ip("leaf0"))):
             expect_equal(find(switch, ip), (None, False), f"{ip} at {switch}")
-        # All hosts of the largest job in one question.
+        # One request has all hosts of the largest job.
         several = fabric.ask("leaf0", "hosts.find",
                              hosts=[{"ip": fabric.host_ip(rank % 2)}
                                     for rank in range(4096)])["hosts"]

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: BSD-3-Clause
-"""faninctl doctor finds each thing that is wrong with a machine or an interface, and only that."""
+"""faninctl doctor finds each fault of a machine or an interface, and nothing else."""
 
 import json
 import os
@@ -29,8 +29,8 @@ def prints(text):
 
 
 def nft_prints(*rules, policy="accept", more=()):
-    """The program nft of a machine with one chain; rules: lists of expressions, as nft tells them.
-    more: of a chain that is called more.
+    """Makes the program nft of a machine with one chain; rules: lists of expressions, in nft's
+    format. more: of another chain.
     """
     where = {"family": "inet", "table": "filter"}
     chains = [{"chain": {**where, "name": "input", "type": "filter", "hook": "input", "prio": 0,
@@ -51,7 +51,7 @@ def compare(right, key=None, field=None, protocol="ip", op="=="):
 ACCEPT, DROP, COUNTER = {"accept": None}, {"drop": None}, {"counter": {"packets": 0, "bytes": 0}}
 UDP_PORT = {"field": "dport", "protocol": "udp"}
 ESTABLISHED = [compare(["established", "related"], "state", op="in"), ACCEPT]
-# Of a job's results: what a firewall does, and how nft tells its rules.
+# A firewall's effects on a job's results, in nft's format of rules.
 FIREWALLS = [
     ("ok", nft_prints()),
     ("ok", nft_prints(ESTABLISHED, [compare("10.77.0.254", field="saddr"), ACCEPT], policy="drop")),
@@ -64,7 +64,7 @@ FIREWALLS = [
     ("ok", nft_prints([{"vmap": {"key": {"meta": {"key": "iifname"}},
                                  "data": {"set": [["eth1", ACCEPT]]}}}], policy="drop")),
     ("ok", nft_prints([{"limit": {"rate": 3, "per": "second"}}, DROP])),
-    # nft leaves out that it is about packets of TCP, or IPv6.
+    # nft leaves out that a rule is about packets of TCP, or IPv6.
     ("ok", nft_prints([compare(22, field="dport", protocol="tcp", op="!="), DROP],
                       [compare("::1", field="saddr", protocol="ip6", op="!="), DROP])),
     ("ok", nft_prints([compare({"set": ["lo", "eth1"]}, "iifname"), ACCEPT], policy="drop")),
@@ -82,7 +82,7 @@ FIREWALLS = [
                             {"goto": {"target": "more"}}], more=([DROP],))),
     ("warning", nft_prints([compare("multicast", "pkttype"), DROP])),
     ("warning", nft_prints([compare({"set": ["lo"]}, "iifname"), ACCEPT], policy="drop")),
-    # As firewalld has it.
+    # As in firewalld.
     ("warning", nft_prints(ESTABLISHED,
                            [{"match": {"op": "in", "left": {"ct": {"key": "status"}},
                                        "right": "dnat"}}, ACCEPT],
@@ -99,7 +99,7 @@ IPTABLES_FIREWALLS = [
     ("ok", "DROP", "-A INPUT -s 10.77.0.254/32 -p udp -m comment --comment \"the switch\" -j ACCEPT"),
     ("ok", "ACCEPT", "-A INPUT ! -s 10.77.0.0/24 -p udp -j DROP"),
     ("ok", "ACCEPT", "-A INPUT -p udp -m udp --dport 53 -j DROP"),
-    # As ufw has it: what is for a group returns.
+    # As in ufw: packets to a group return.
     ("ok", "DROP", "-A more -m addrtype --dst-type MULTICAST -j RETURN\n-A more -j DROP\n-A INPUT "
                    "-j more\n-A INPUT -s 10.77.0.254/32 -p udp -j ACCEPT"),
     ("warning", "DROP", "-A more -m addrtype --dst-type MULTICAST -j RETURN\n-A more -j DROP\n-A "
@@ -112,7 +112,7 @@ IPTABLES_FIREWALLS = [
     ("warning", "ACCEPT", "-A INPUT ! -p tcp -j DROP"),
 ]
 
-# A machine without a fault. A Path is linked to.
+# A machine without a fault. A Path becomes a link to it.
 GOOD = {
     "proc/sys/kernel/osrelease": "6.12.0-amd64\n",
     "proc/cpuinfo": "processor : 0\n" + FLAGS,
@@ -152,7 +152,7 @@ def without_capability(number):
     return {"proc/self/status": f"CapEff:\t{0x1ffffffffff & ~(1 << number):016x}\n"}
 
 
-# (check, state, what differs from the good machine; None: is not there, other checks that are hit)
+# (check, state, differences from the good machine, None: missing; other affected checks)
 FAULTS = [
     ("kernel", "problem", {"proc/sys/kernel/osrelease": "5.10.0-28-amd64\n"}),
     ("kernel", "problem", {"proc/sys/kernel/osrelease": None}),
@@ -191,17 +191,17 @@ FAULTS = [
     ("libxdp", "problem", {str(LIBRARIES / "libxdp.so.1")[1:]: None}),
     ("profile", "note", {"proc/self/schedstat": None}),
 ]
-# A fault that shows in more than one check.
+# A fault that affects more than one check.
 ALSO = {"memlock": {"cap_ipc_lock"}, "cap_bpf": {"cap_sys_admin"}, "cap_net_admin": {"firewall"},
         "rmem_max": {"cap_net_admin", "firewall"}}
-# What of a machine concerns each kind of host.
+# The parts of a machine that matter for each kind of host.
 NEEDED = {"udp": {"kernel", "cpu_isa", "transparent_hugepages", "clock_source", "cpu_governor",
                   "backlog", "rmem_max", "firewall", "igmp_snooping", "udp_port", "profile"}}
 NEEDED["af_packet"] = NEEDED["udp"] | {"cap_net_raw"}
 NEEDED["af_xdp"] = NEEDED["af_packet"] | {"bpffs", "cap_net_admin", "cap_bpf", "cap_ipc_lock",
                                           "cap_sys_admin", "memlock", "libbpf", "libxdp"}
 
-# Faults of an interface: the state, and how the good one is made so.
+# Faults of an interface: the state, and the command that causes it.
 INTERFACE_FAULTS = {
     "link": ("problem", ["ip", "link", "set", "DEV", "down"]),
     "mtu": ("problem", ["ip", "link", "set", "DEV", "mtu", "570"]),
@@ -209,7 +209,7 @@ INTERFACE_FAULTS = {
     "vlan_offload": ("warning", ["ethtool", "-K", "DEV", "txvlan", "on"]),
     "membership": ("problem", ["sh", "-c", "echo 0 > /proc/sys/net/ipv4/igmp_max_memberships"]),
 }
-# A veth has no large-receive-offload to be turned on.
+# A veth has no large-receive-offload that could be turned on.
 OTHER_CHECKS = {"interface", "driver", "queues", "rss", "rx_offloads", "rp_filter"}
 
 
@@ -229,7 +229,7 @@ def make_tree(lab, name, changes):
 
 
 def examine(root, *arguments):
-    """The findings by interface and name, and the exit status."""
+    """Returns the findings by interface and name, and the exit status."""
     done = run([program("faninctl"), "-j", "doctor", *arguments], check=False,
                env={**os.environ, "FANIN_SYSFS_ROOT": str(root)})
     return findings_of(done.stdout, done.returncode), done.returncode
@@ -326,7 +326,7 @@ def doctor_finds_each_fault_of_an_interface():
 def doctor_reads_firewalls():
     with Lab(1) as lab, inside(lab.host_namespace(0)):
         machines = [(state, {NFT: script}) for state, script in FIREWALLS]
-        # The kernel's own rules, beside which nft knows of none, or nft is not there.
+        # The kernel's own rules, while nft has none, or is missing.
         machines += [(state, {IPTABLES: prints(IPTABLES_SAVE.format(policy, rules)), NFT: nft})
                      for state, policy, rules in IPTABLES_FIREWALLS for nft in (nft_prints(), None)]
         for number, (state, changes) in enumerate(machines):
@@ -368,7 +368,7 @@ def doctor_demands_of_a_host_what_its_transport_needs():
 
 @case()
 def doctor_finds_what_keeps_results_away_from_a_host():
-    """In a namespace that has all of it: as a user without rights, and as one who may see the
+    """In a namespace with all of these faults: as a user without rights, and as one who may see the
     firewall.
     """
     with Lab(1) as lab:
@@ -414,8 +414,8 @@ OFFLOADS = ("tx_offloads", "vlan_offload")
 
 @case()
 def doctor_knows_which_driver_wants_offloads():
-    """Ports on packet sockets want them on, at both ends of a veth; AF_XDP ports off at the host's;
-    without a driver a veth is looked at as the rule has it.
+    """Ports on packet sockets need them on, at both ends of a veth; AF_XDP ports need them off at
+    the host's end; without a driver a veth is checked by the rule.
     """
     states_wanted = {
         ("on", "af_packet"): ("ok", "ok"), ("on", "af_xdp"): ("problem", "warning"),
@@ -444,7 +444,7 @@ def doctor_knows_which_driver_wants_offloads():
 
 @case()
 def doctor_finds_no_fault_where_a_switch_runs():
-    """On its own ends of veth pairs, offloads as the kernel makes them, no bpffs: a job runs, so
+    """On its own ends of veth pairs, with the kernel's offloads and without bpffs: a job runs, so
     nothing is a problem.
     """
     with Lab(2, "af_packet", 1500) as lab:
@@ -459,7 +459,7 @@ def doctor_finds_no_fault_where_a_switch_runs():
                 for check in OFFLOADS:
                     expect_equal(states(findings, interface)[check], "ok",
                                  f"{check} of the switch's own end, {driver}")
-            # What others have made passes a bridge as it is.
+            # A bridge passes frames of other machines unchanged.
             run(["ip", "link", "add", "name", "bridge", "type", "bridge"])
             run(["ip", "link", "set", interface, "master", "bridge"])
             findings, status = examine(root, "--driver", "af_xdp", interface)
@@ -486,7 +486,7 @@ def doctor_answers_people():
                           ["--transport", "tcp"], ["--bogus"]):
             done = run([program("faninctl"), "doctor", *arguments], check=False)
             expect_equal(done.returncode, 2, f"exit status for {arguments}")
-        # Of this machine itself nothing is known but that every check has an answer.
+        # For this machine itself the test only knows that every check has an answer.
         done = run([program("faninctl"), "-j", "doctor"], check=False)
         expect(done.returncode in (0, 1), f"exit status {done.returncode}: {done.stderr}")
         told = {finding["name"] for finding in json.loads(done.stdout)["findings"]}

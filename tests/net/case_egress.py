@@ -50,7 +50,7 @@ def port_of(lab):
 
 
 class Watch:
-    """Looks at the receiver's port all the time that the block lasts."""
+    """Watches the receiver's port during the block."""
 
     def __init__(self, lab):
         self.control = Control(lab.socket_path)
@@ -90,8 +90,8 @@ class Watch:
 
 def flow(lab, congestion, watch_after=1):
     """
-    TCP from hosts 0 and 2 to the receiver. Returns what was seen of its port in the middle of it,
-    how long the switch and iperf3 had no core then, and how many segments were sent again.
+    Runs TCP from hosts 0 and 2 to the receiver. Returns the counts of its port in the middle, how
+    long the switch and iperf3 had no core meanwhile, and how many segments were sent again.
     """
     ports = {0: 5201, 2: 5202}
     servers = [lab.spawn(RECEIVER,
@@ -119,7 +119,7 @@ def flow(lab, congestion, watch_after=1):
 
 
 def expect_rate(watch, waited):
-    """Never above the rate and what may leave at once; at least 95 % of it in the time in which the
+    """Expects at most the rate and the allowed burst, and at least 95 % of the rate while the
     processes had cores.
     """
     sent = watch.grown("tx_bytes")
@@ -134,7 +134,7 @@ def expect_rate(watch, waited):
 
 @contextlib.contextmanager
 def dctcp(lab):
-    """The congestion control fanin_dctcp is there in the block."""
+    """Provides the congestion control fanin_dctcp in the block."""
     loader = lab.spawn(0, [BUILD_DIR / "tests" / "dctcp-load", BUILD_DIR / "tests" / "dctcp.bpf.o"],
                        "dctcp")
     try:
@@ -154,7 +154,8 @@ def ecn_in(lab):
 
 def expect_no_loss(lab, watch, waited, again):
     expect_equal(watch.grown("tx_dropped"), 0, "frames dropped at the port")
-    # A sender's timer that expires because an answer had no core sends again what is not lost.
+    # A sender's timer may expire because an answer had no core; it then repeats segments that are
+    # not lost.
     expect(again == 0 or waited > 0.05 * watch.seconds,
            f"{again} segments sent again, with no core for {waited:.2f} s")
     expect(watch.grown("egress", "ecn_marked") > 0, "nothing was marked")
@@ -210,9 +211,7 @@ def tcp_without_ecn_fills_the_queue_and_loses_by_tail_drop():
 
 @case(120)
 def a_job_is_exact_over_a_link_with_a_rate():
-    """Its windows are more than the queue holds; and beside it a UDP flow that is faster than the
-    link.
-    """
+    """Its windows are larger than the queue, and a UDP flow beside it is faster than the link."""
     with running_lab(3, "af_packet", MTU, base=Limited) as lab:
         run_exact_job(lab, "a job", bytes=4 * MIB, iters=3)
         server = lab.spawn(RECEIVER, ["iperf3", "--server", "--one-off", "--forceflush"],

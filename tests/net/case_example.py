@@ -1,6 +1,7 @@
 # SPDX-License-Identifier: BSD-3-Clause
-"""Protocols from outside of the tree: what docs/adding-a-protocol.md shows of examples/acked is so,
-and a directory that can't be used is told in words. examples/acked/tests has the case that runs it.
+"""Protocols from outside of the tree: the text of docs/adding-a-protocol.md agrees with
+examples/acked, and an unusable directory gets an error. examples/acked/tests has the case that runs
+it.
 """
 
 import re
@@ -17,7 +18,7 @@ FINDER = SOURCE_DIR / "protocols" / "outside.py"
 
 
 def find(kind, *directories):
-    """What protocols/outside.py says: its exit status, output and errors."""
+    """Runs protocols/outside.py; returns its exit status, output and errors."""
     done = run([sys.executable, FINDER, kind, *directories], check=False)
     return done.returncode, done.stdout.splitlines(), done.stderr
 
@@ -49,7 +50,7 @@ def files_of_protocols_are_found_by_their_folders():
         (place / "switch").touch()
         expect_told([str(place / "switch"), "Not a directory"], place)
         (place / "switch").unlink()
-        # Headers, tests and the like may lie beside them.
+        # Headers, tests and the like may be beside them.
         (place / "switch").mkdir()
         (place / "tests").mkdir()
         for name in ("switch/b.c", "switch/a.c", "switch/a.h", "both.h", "tests/test_both.c",
@@ -65,7 +66,7 @@ def files_of_protocols_are_found_by_their_folders():
 
 
 def blocks_of(text):
-    """(file named last before it, lines) of each fenced block of C in a page."""
+    """Returns (file named last before it, lines) of each fenced block of C in a page."""
     name, lines = None, None
     for line in text.splitlines():
         if line.startswith("```"):

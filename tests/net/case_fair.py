@@ -1,6 +1,5 @@
 # SPDX-License-Identifier: BSD-3-Clause
-"""A job with a parameter server and DCTCP share a link: what real queues mark makes both slow down.
-"""
+"""A job with a parameter server and DCTCP share a link: the marks of real queues slow both down."""
 
 import contextlib
 import signal
@@ -36,7 +35,7 @@ class Narrow(Fabric):
 
 @contextlib.contextmanager
 def dctcp(fabric):
-    """The congestion control fanin_dctcp is there in the block."""
+    """Provides the congestion control fanin_dctcp in the block."""
     loader = fabric.spawn(SENDER,
                           [BUILD_DIR / "tests" / "dctcp-load", BUILD_DIR / "tests" / "dctcp.bpf.o"],
                           "dctcp")
@@ -50,7 +49,8 @@ def dctcp(fabric):
 
 
 def sent_by_ports(fabric):
-    """Bytes into leaf0 from each host, and out of it on the narrow link, marks there, and the time.
+    """Returns bytes into leaf0 from each host, bytes out of it on the narrow link, marks there, and
+    the time.
     """
     ports = fabric.port_counters("leaf0")
     narrow = ports["to-leaf1"]
@@ -60,7 +60,7 @@ def sent_by_ports(fabric):
 
 
 def measure(fabric):
-    """Starts TCP beside the job. Returns each host's share of the link in Mbit/s, the link's use,
+    """Runs TCP beside the job. Returns each host's share of the link in Mbit/s, the link's use,
     marks, and how long processes had no core.
     """
     server = fabric.spawn(RECEIVER, ["iperf3", "--server", "--one-off", "--forceflush"],

@@ -1,6 +1,6 @@
 # SPDX-License-Identifier: BSD-3-Clause
-"""A network that is not as the manager's topology says: what is wrong is named in the log, in
-`topology`, and to the hosts.
+"""A network that differs from the manager's topology: the log, `topology`, and the hosts' errors
+name the difference.
 """
 
 import socket
@@ -45,7 +45,8 @@ def links_of(answer):
 
 
 def expect_refused(manager, job, words):
-    """Hosts that may not be a ring are told these words, others run as one whose reason they are.
+    """Expects hosts that may not be a ring to get these words, and others to run as a ring with
+    this reason.
     """
     try:
         manager.join(f"{job}-network", FOUR)
@@ -67,7 +68,7 @@ def expect_refused(manager, job, words):
 def links_at_ports_that_do_not_exist_are_named_and_not_used():
     with Lab(1, "af_packet") as lab:
         switches = played(lab)
-        # One of leaf1's uplinks: the other one carries the jobs.
+        # One of leaf1's uplinks is affected: the other one carries the jobs.
         manager = start_manager(lab, switches,
                                 lambda topology: rename_ends(topology, {"leaf1:u0": "leaf1:up0"}))
         manager.wait_up(*switches)
@@ -86,7 +87,7 @@ def links_at_ports_that_do_not_exist_are_named_and_not_used():
                          "the job's way")
             close_all(clients)
             manager.wait_idle()
-        # A switch that comes again tells its ports again.
+        # A switch that comes back reports its ports again.
         switches["leaf1"].stop()
         wait_until(lambda: manager.switch_state("leaf1") == "down", 60, "leaf1 to be down")
         switches["leaf1"].listen()
@@ -106,7 +107,7 @@ def hosts_are_told_which_links_there_are_not():
                        ("switch leaf1 has no port \"up0\" for its link to spine0:p1",
                                           "switch spine1 has no port \"port1\" for its link to "
                                           "leaf1:u1"))
-        # The port comes to be: a switch with another configuration.
+        # The port appears: a switch with another configuration.
         switches["leaf1"].stop()
         switches["leaf1"].ports.append("up0")
         wait_until(lambda: manager.switch_state("leaf1") == "down", 60, "leaf1 to be down")
@@ -143,7 +144,7 @@ def switches_with_another_name_or_that_refuse_connections_are_named():
         switches = played(lab)
         switches["spine0"].name = "spine7"
         switches["spine1"].stop()
-        # There is a socket, but nobody listens.
+        # There is a socket, but no listener.
         with socket.socket(socket.AF_UNIX) as deaf:
             deaf.bind(str(switches["spine1"].path))
             manager = start_manager(lab, switches)
@@ -163,14 +164,14 @@ def switches_with_another_name_or_that_refuse_connections_are_named():
             expect_refused(manager, "spines",
                            ("switch spine0 is not reached", named, "switch spine1 is not reached",
                             refused))
-            # It has been tried several times meanwhile.
+            # The manager has tried several times meanwhile.
             told_once(manager.process, "spine0", named)
             told_once(manager.process, "spine1", "Connection refused")
             manager.stop()
 
 
 class Crossed(Fabric):
-    """The manager is told that the uplinks of leaf0 are connected the other way round."""
+    """The manager's topology has the uplinks of leaf0 the other way round."""
 
     def manager_topology(self):
         topology = super().manager_topology()

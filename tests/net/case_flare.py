@@ -1,6 +1,6 @@
 # SPDX-License-Identifier: BSD-3-Clause
-"""Flare's model: the formulae give the numbers that the paper has, and a real run moves the
-counters beside them.
+"""Flare's model: the formulae give the paper's numbers, and a real run moves the counters beside
+them.
 """
 
 import math

@@ -1,6 +1,6 @@
 # SPDX-License-Identifier: BSD-3-Clause
-"""Ten thousand connections to a control port that never get as far as a handshake, while hosts
-come, run and go.
+"""Ten thousand connections to a control port that never complete a handshake, while hosts come, run
+and go.
 """
 
 import contextlib
@@ -20,15 +20,15 @@ from tests.net.support import (KIB, Lab, case, expect, expect_equal, expect_exac
 
 FLOOD = 10000
 SPARE_FILES = 500
-# Of a daemon that holds half of 1024 connections: each has its socket, its buffer, and with TLS
-# what that keeps of its peer.
+# For a daemon that holds half of 1024 connections: each has its socket, its buffer and, with TLS,
+# the state of its peer.
 MEMORY_MIB = 64
 SILENCE = b""
 HALF_A_LINE = b'{"hello":1,"tok'
 
 
 def client_hello():
-    """The first message of a TLS handshake."""
+    """Returns the first message of a TLS handshake."""
     context = ssl.SSLContext(ssl.PROTOCOL_TLS_CLIENT)
     context.check_hostname = False
     context.verify_mode = ssl.CERT_NONE
@@ -39,8 +39,8 @@ def client_hello():
 
 
 class Flood:
-    """Opens connections one after the other in a thread and keeps them all; what each says comes
-    from `words` in turns.
+    """Opens connections one after the other in a thread and keeps all; each sends one of `words`,
+    in turns.
     """
 
     def __init__(self, namespace, address, words):
@@ -62,7 +62,7 @@ class Flood:
                 for number in range(FLOOD):
                     connection = socket.create_connection(self.address, 30)
                     self.sockets.append(connection)
-                    # Who was closed already has heard that there are others.
+                    # A connection that was closed already has received the reason.
                     with contextlib.suppress(ConnectionError):
                         connection.sendall(self.words[number % len(self.words)])
         except OSError as error:
@@ -82,7 +82,7 @@ class Flood:
 
 @contextlib.contextmanager
 def few_files():
-    """What is started meanwhile has to ask for more open files by itself."""
+    """Processes that are started meanwhile must raise the limit of open files themselves."""
     soft, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
     resource.setrlimit(resource.RLIMIT_NOFILE, (256, hard))
     try:
@@ -107,8 +107,8 @@ def cpu_seconds(pid):
 
 
 def survives_a_flood(words, tls=False):
-    """One job runs from before the flood until after it, others come and go in the middle of it and
-    while all is held.
+    """One job runs from before the flood until after it; others come and go in the middle of it and
+    while all connections are held.
     """
     with Lab(4, "af_packet") as lab:
         lab.start_switch()
@@ -176,7 +176,8 @@ def survives_a_flood(words, tls=False):
                    "the manager to let go of the connections")
         print(f"{FLOOD} connections: {control['half_open_dropped']} dropped, {grown:.1f} MiB more, "
               f"{worked:.1f} s of a core")
-        # Nothing is left to do: a second of the job that lasts costs the manager next to nothing.
+        # Nothing is left to do: a second of the job that continues costs the manager next to
+        # nothing.
         worked, answered, began = cpu_seconds(pid), ask("stats")["uptime_s"], time.monotonic()
         wait_until(lambda: ask("stats")["uptime_s"] > answered + 1, 60, "a second to pass")
         worked, passed = cpu_seconds(pid) - worked, time.monotonic() - began
@@ -201,7 +202,7 @@ def ten_thousand_half_open_connections_keep_nobody_out():
 @case(200, thorough=True)
 def ten_thousand_half_tls_handshakes_keep_nobody_out():
     hello = client_hello()
-    # Few are whole: each of these costs the attacker nothing and the manager a signature.
+    # Few handshakes are complete: each costs the attacker nothing, and the manager a signature.
     survives_a_flood([hello] + 9 * [hello[:100]], tls=True)
 
 
@@ -213,7 +214,7 @@ def ten_thousand_half_open_connections_to_a_switch_keep_nobody_out():
         files = open_files(lab.switch.pid)
 
         def answers():
-            # On a busy machine it may be too slow for its turn.
+            # On a busy machine the client may be too slow for its turn.
             with inside(lab.switch_namespace):
                 return run([program("faninctl"), "-s", f"127.0.0.1:{SWITCH_PORT}", "--token-file",
                             lab.directory / "token", "-j",

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: BSD-3-Clause
-"""Which packets form super-frames: the table in docs/performance.md holds for every handler, over
+"""Packets that form super-frames: the table in docs/performance.md holds for every handler, over
 UDP sockets at MTU 1500.
 """
 
@@ -18,10 +18,10 @@ from tests.net.support import (MIB, CaseFailed, case, expect, expect_equal, run_
 
 PACKET_STATISTICS = 6
 VNET_LEN, L4_LEN = 10, 42
-# Fewer than that of a type say nothing.
+# Fewer packets of a type than this prove nothing.
 LEAST = 100
-# May be unsaid: repairs, questions, and what home hosts have to complete, as many at once as there
-# happen to be.
+# Types that may be missing: repairs, queries, and blocks that home hosts have to complete, with
+# random numbers at a time.
 BY_CHANCE = {"QUERY", "ANSWER", "REPEAT", "RESTORE", "ASK", "HERE", "UNICAST", "UNICAST_DELIVERY",
              "EVICTED", "MULTICAST", "DELIVERY"}
 LIMITS = {"limits": {"max_jobs": 1, "slots": 2080}}
@@ -30,8 +30,8 @@ NAMES = {row.code: row.name for row in TYPES}
 
 
 class Tap:
-    """What a host's kernel sends and receives, whole: of each type of packets how many there are in
-    super-frames and by themselves.
+    """A host's whole traffic in its kernel: for each type of packets how many are in super-frames
+    and how many are single.
     """
 
     def __init__(self, namespace):
@@ -43,7 +43,7 @@ class Tap:
         self.socket.setblocking(False)
 
     def counted(self):
-        """{(way, type): (in super-frames, all)}; way is "up" or "down". Ends it."""
+        """Returns {(way, type): (in super-frames, all)}; way is "up" or "down". Ends the tap."""
         counts = {}
         with self.socket:
             while True:
@@ -67,7 +67,7 @@ class Tap:
 
 
 def table():
-    """{handler: {(way, type): whether it forms super-frames}}, as docs/performance.md says."""
+    """Returns {handler: {(way, type): whether it forms super-frames}}, from docs/performance.md."""
     text = (SOURCE_DIR / "docs" / "performance.md").read_text()
     section = text.split("## Which packets form super-frames\n")[1].split("\n## ")[0]
     rows = {}
@@ -93,8 +93,8 @@ def expect_as_told(handler, counts):
 
 
 def expect_of_a_run(handler, namespace, run):
-    """What packets of a handler a host sees in a run. Which are due at the same moment differs
-    between runs: one of four is as told.
+    """Checks a handler's packets at a host in a run. The packets that are due at the same time
+    differ between runs: in one of four runs they must be as documented.
     """
     for left in reversed(range(4)):
         tap = Tap(namespace)

@@ -1,7 +1,7 @@
 # SPDX-License-Identifier: BSD-3-Clause
-"""Forged packets of the protocols in which hosts speak to each other: from a stranger's port with
-all keys of the job, and from a member's port as other ranks. Sums stay exact, and what was dropped
-is counted. A member that is stopped meanwhile is waited for.
+"""Forged packets of the protocols in which hosts send packets to each other: from a stranger's port
+with all keys of the job, and from a member's port as other ranks. Sums stay exact, and dropped
+packets are counted. The others wait for a member that is stopped meanwhile.
 """
 
 import random
@@ -20,14 +20,14 @@ MEMBERS = [0, 1, 2]
 NEWER = ["MULTICAST", "DELIVERY", "PARTIAL", "UNICAST", "UNICAST_DELIVERY", "EVICTED", "PULL",
          "PULL_DELIVERY", "RESPONSE", "RESPONSE_DELIVERY",
          "WRITE", "WRITE_DELIVERY", "REWRITE", "REWRITE_DELIVERY"]
-# From a host each of these says which rank, or ranks, it is from.
+# A packet of a host with one of these types names the rank, or ranks, that it is from.
 SAYS_RANK = ["MULTICAST", "UNICAST", "RESPONSE"]
 ROUNDS = 2000
 
 
 def forgery(chance, job, epoch, name, members):
-    """A packet of a type about some block that may be in flight, full of lies. Most are well
-    formed.
+    """Makes a packet of a type about a block that may be in flight, with wrong content. Most are
+    well formed.
     """
     packet_type = getattr(frames, name)
     has_elements = name in ("PARTIAL", "EVICTED", "RESPONSE", "RESPONSE_DELIVERY")
@@ -46,8 +46,8 @@ def forgery(chance, job, epoch, name, members):
 
 
 def attack(handler, forge, **options):
-    """Runs a job, and stops its last rank for a while, in which forge(lab, job, epoch) sends what
-    it likes. Returns what the ranks report, and the drops.
+    """Runs a job, and stops its last rank for a while, in which forge(lab, job, epoch) sends
+    packets. Returns the ranks' reports, and the drops.
     """
     with running_lab(4, "af_packet") as lab:
         job = lab.create_job(MEMBERS, "--handler", handler, "--payload", 1024)
@@ -90,7 +90,7 @@ def from_a_strangers_port(lab, job, epoch):
 
 
 def from_a_members_port(lab, job, epoch):
-    """As other ranks than its own, 0."""
+    """As ranks other than its own, which is 0."""
     chance = random.Random(8)
     with RawPort(lab.host_namespace(0)) as port:
         for _ in range(ROUNDS):
@@ -106,8 +106,8 @@ def stranger_is_harmless(handler, **options):
 
 
 def member_harms_itself_only(handler, **options):
-    """The switch refuses what comes from its host. The others wait for it, name it, and get no
-    wrong result.
+    """The switch refuses packets from its host. The others wait for it, name it, and get no wrong
+    result.
     """
     reports, drops = attack(handler, from_a_members_port, **options)
     expect_dropped(drops, "rank_unknown")
@@ -115,8 +115,8 @@ def member_harms_itself_only(handler, **options):
         expect_right(reports, f"{handler} beside a member that forges")
         return
     expect_equal(reports[0]["error"]["code"], "refused", f"rank 0: {reports[0]}")
-    # Whoever waits longest may find that another one, which answers for a block, has ended for want
-    # of rank 0.
+    # The rank that waits longest may find that another one, which makes a block's result, has ended
+    # because rank 0 was missing.
     missing = [report["error"]["missing"] for report in reports[1:]]
     for rank, report in enumerate(reports[1:], 1):
         expect(report["error"]["code"] == "timeout" and report["error"]["missing"]
@@ -165,8 +165,8 @@ def lab_is_at_rest(lab, job):
 
 
 def contribute_ahead(lab, job, host, rank):
-    """A member's contributions to the control blocks that nobody has begun, of operations and
-    rounds that it has no part in yet, as far as the switch takes them.
+    """Makes a member contribute to control blocks that no rank has begun, of operations and rounds
+    that it has no part in yet, as far as the switch accepts them.
     """
     entry = job_entry(lab, job)
     with RawPort(lab.host_namespace(host)) as port:
@@ -188,7 +188,7 @@ def a_member_that_contributes_ahead_is_waited_for_while_it_lives_and_named_once_
         wait_until(lambda: job_entry(lab, job)["stats"]["results"] > 50, 60, "the job to run")
         ranks[victim].popen.send_signal(signal.SIGSTOP)
         try:
-            # What comes to rest has nothing more to send.
+            # A job without new results has nothing more to send.
             expect(lab_is_at_rest(lab, job), "the others wait for the rank that is stopped")
             contribute_ahead(lab, job, victim, victim)
             time.sleep(2.5 * timeout_ms / 1000)

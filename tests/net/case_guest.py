@@ -1,6 +1,7 @@
 # SPDX-License-Identifier: BSD-3-Clause
-"""Cases of this list on Debian 12's own kernel, in a guest (see guest.py): what they claim holds
-there, too."""
+"""Cases of this list on Debian 12's own kernel, in a guest (see guest.py): their claims hold there,
+too.
+"""
 
 import json
 
@@ -14,7 +15,7 @@ DEMO = [*module("lab.demo"), "--json", "--hosts", "2", "--bytes", "1M", "--iters
 
 
 def expect_success(guest, arguments):
-    """Runs a program in the guest; returns what it printed."""
+    """Runs a program in the guest; returns its output."""
     done = guest.run(arguments)
     if done.returncode != 0:
         last = "\n".join((done.stdout + done.stderr).strip().splitlines()[-OUTPUT_LINES:])

@@ -14,7 +14,7 @@ FLOATS = ("f16", "bf16", "f32", "f64")
 
 
 def workers(count, cluster_size=1, policy="dispatch"):
-    """Configuration of a switch with that many workers, on however many CPUs there are."""
+    """Returns the configuration of a switch with that many workers, on any number of CPUs."""
     cpus = os.cpu_count() or 1
     return {"workers": [{"lcore": lcore, "cpu": lcore % cpus} for lcore in range(count)],
             "scheduling": {"policy": policy, "cluster_size": cluster_size}}
@@ -162,8 +162,8 @@ def digests_of(lab, job, where, **options):
 
 @case(180, also_over_udp=True, thorough=True)
 def reproducible_sums_have_the_same_bits_with_any_workers():
-    """Under loss and reordering, in every run, those of the reference; and another order's bits
-    would be noticed.
+    """With loss and reordering, in every run, they are the reference's bits; the bits of another
+    order would be noticed.
     """
     wanted = None
     for count, cluster_size in ((1, 1), (2, 2), (4, 4)):

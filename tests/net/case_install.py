@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: BSD-3-Clause
-"""What is installed: all that the man pages name is where they say."""
+"""The installed files: each path that the man pages name exists."""
 
 import os
 import re
@@ -13,8 +13,8 @@ SHARED = re.compile(r"(/[\w/.-]*/share/fanin/[\w/.-]*[\w/])")
 
 
 def installed(directory):
-    """Installs the build below a directory. Returns the paths of all files, as they would be
-    without it.
+    """Installs the build below a directory. Returns the paths of all files, as without that
+    directory.
     """
     run(["meson", "install", "--no-rebuild", "--quiet", "-C", str(BUILD_DIR)], timeout=60,
         env={**os.environ, "DESTDIR": str(directory)})

@@ -1,6 +1,6 @@
 # SPDX-License-Identifier: BSD-3-Clause
-"""The guard on the fast path's instructions: what it lets pass, and what it says of what it does
-not.
+"""The guard on the fast path's instructions: the cases that it accepts, and its output for the
+others.
 """
 
 import contextlib

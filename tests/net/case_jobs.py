@@ -26,8 +26,8 @@ def odd_sizes_are_exact():
 
 @case()
 def any_mtu_is_exact_on_af_packet():
-    """Up to the longest that a port may have, also with repeated packets; the ports' rings are the
-    switch's own choice.
+    """Up to the maximum of a port, also with repeated packets; the switch chooses the ports' rings
+    itself.
     """
     for mtu, drop in ((1280, 0), (1793, 0), (9000, 0), (61184, 0), (61184, 0.02)):
         config = {"limits": {"slots": 512}, "faults": {"drop": drop, "duplicate": drop, "seed": 3}}
@@ -157,19 +157,19 @@ def the_switch_runs_without_hugepages():
 
 class HugepagesTaken(Lab):
     """The switch sees free hugepages and gets none: the EAL makes them files in memory, which can't
-    be as long as a page here.
+    be as large as a page here.
     """
     switch_launcher = ("prlimit", f"--fsize={MIB}", "env", "--ignore-signal=XFSZ")
 
 
 @case()
 def hugepages_that_are_taken_at_the_start_are_done_without():
-    """Also where the first attempt has made sockets."""
+    """This also holds if the first attempt has made sockets."""
     for transport in ("af_xdp", "memif"):
         with running_lab(2, transport, base=HugepagesTaken,
                          config={"memory": {"hugepages": "auto", "megabytes": 256}}) as lab:
             words = lab.switch.stderr()
-            # Without any in this machine it does not come to that.
+            # A machine without hugepages does not get that far.
             expect("starting again with normal pages" in words or ": using normal pages" in words,
                    f"the switch says: {words}")
             run_exact_job(lab, f"normal pages, {transport}", bytes=4 * MIB)
@@ -177,16 +177,16 @@ def hugepages_that_are_taken_at_the_start_are_done_without():
 
 @case(120)
 def frames_that_a_host_has_no_room_for_are_in_its_report():
-    """The library's sockets of both transports, for frames that go into the ring and for those of
-    the queue.
+    """For the library's sockets of both transports, for frames in the ring and for those in the
+    queue.
     """
     for transport, mtu in (("af_xdp", 1500), ("af_packet", 1500), ("af_packet", 61184)):
         with running_lab(2, transport, mtu, {"limits": {"slots": 64, "max_jobs": 1}}) as lab:
             job = lab.create_job()
             ranks = start_ranks(lab, job, bytes=2 * MIB, iters=20)
             wait_for_results(lab, job, 10)
-            # For the job, but of no run of it: the host's filter lets them pass, and nobody reads
-            # them.
+            # They are for the job, but not for its run: the host's filter lets them pass, and no
+            # process reads them.
             frame = packet(header(RESULT, job["id"], int(job["key"], 16),
                                   bytes(mtu - 28 - HEADER_LEN)), SWITCH_MAC, SWITCH_IP,
                            lab.host_mac(1), lab.host_ip(1))
@@ -256,8 +256,8 @@ def a_killed_host_is_named_and_the_switch_goes_on():
 
 @case(300, thorough=True)
 def a_dead_host_of_one_job_does_not_slow_another_down():
-    """On the same hosts, ports and worker: the other job takes no longer than while all hosts of
-    the first one run.
+    """On the same hosts, ports and worker the other job takes no longer than while all hosts of the
+    first one run.
     """
     rounds = 5
     alive, dead = [], []
@@ -269,7 +269,7 @@ def a_dead_host_of_one_job_does_not_slow_another_down():
         other = lab.create_job()
         started = time.monotonic()
         seconds_of_other("alone")
-        # The survivors are to wait for longer than the other job needs, also on a busy machine.
+        # The survivors must wait for longer than the other job needs, even on a busy machine.
         timeout_ms = max(3000, int(5000 * (time.monotonic() - started)))
         for turn in range(rounds):
             job = lab.create_job()
@@ -333,7 +333,7 @@ def a_wrong_key_is_refused_with_its_reason():
 
 @case()
 def a_job_with_leaders_is_made_and_refused_by_hosts():
-    """The library leads no blocks yet, and says so."""
+    """Hosts that lead blocks join no switch: without the manager they refuse the job."""
     with running_lab(3) as lab:
         job = lab.create_job([0, 1], "--handler", "canary", "--link", lab.port_of(2), "--size", 2,
                              "--slots", 16)

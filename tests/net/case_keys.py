@@ -1,6 +1,6 @@
 # SPDX-License-Identifier: BSD-3-Clause
-"""Keys of jobs come from files, standard input and the environment, and those of a command line are
-not left there to be seen.
+"""Keys of jobs come from files, standard input and the environment, and keys on a command line
+don't stay visible there.
 """
 
 import os
@@ -30,7 +30,7 @@ def key_file(lab, name, text, mode=0o600):
 
 
 def expect_hidden(lab, process, name):
-    """The process is the program, at work, and its command line does not have the key."""
+    """Expects the process to be the running program, without the key on its command line."""
     shown = command_line(process.popen.pid)
     expect(name in shown, f"found the command line '{shown}', expected one of {name}")
     expect(KEY[2:].lstrip("0") not in shown, f"the key is in the command line: {shown}")

@@ -1,8 +1,8 @@
 # SPDX-License-Identifier: BSD-3-Clause
 """
-Late is not dead: the others wait for a rank that sleeps, is stopped or computes; one that is killed
-or pulled off the network is named within the timeout. On one switch, on a leaf and a spine, with
-and without a manager, and in the ring of the hosts.
+Late is not dead: the others wait for a rank that sleeps, is stopped or computes; a rank that is
+killed or pulled off the network is named within the timeout. On one switch, on a leaf and a spine,
+with and without a manager, and in the ring of the hosts.
 
 FANIN_LATE_SECONDS: how long ranks are late, instead of 12 s, which is more than twice the timeout.
 """
@@ -26,8 +26,8 @@ from tests.net.support import (KIB, MIB, case, expect, expect_equal, expect_exac
 LATE_SECONDS = float(os.environ.get("FANIN_LATE_SECONDS", "12"))
 MAX_SECONDS = int(240 + 4 * LATE_SECONDS)
 TIMEOUT_SECONDS = 5
-TIMER_SECONDS = 0.5  # that pass until a timeout is seen, and told to the others
-MAX_FRAMES = 100  # that a rank may need more because another one was late
+TIMER_SECONDS = 0.5  # until a timeout is noticed, and told to the others
+MAX_FRAMES = 100  # that a rank may send in addition because another one was late
 RETRANSMIT = 1
 ENDLESS = {"bytes": MIB, "iters": 1000000, "check": False}
 
@@ -46,8 +46,8 @@ def stop_for(process, seconds):
 
 
 def timers_of(lab, ranks):
-    """The threads whose timers tell when ranks end, by number: theirs, and those of switches,
-    without whose answers they don't leave.
+    """Returns the threads whose timers determine when ranks end, by number: the ranks', and those
+    of switches, without whose answers they don't leave.
     """
     switches = lab.switches.values() if hasattr(lab, "switches") else [lab.switch]
     return [*(rank.pid for rank in ranks),
@@ -56,9 +56,9 @@ def timers_of(lab, ranks):
 
 def expect_named(lab, ranks, gone, lose, where, among=None):
     """
-    All others end within the timeout and name it. lose: makes it go, and returns when it went; the
-    machine's pace is measured from its call on. among: ranks that may be named with it, which the
-    switch can't tell apart.
+    Expects all others to end within the timeout and to name the rank. lose: makes it go, and
+    returns when it went; the machine's pace is measured from its call on. among: ranks that may be
+    named with it, which the switch can't distinguish.
     """
     others = [rank for number, rank in enumerate(ranks) if number != gone]
     with Pace(timers_of(lab, others)) as pace:
@@ -77,7 +77,7 @@ def expect_named(lab, ranks, gone, lose, where, among=None):
 
 
 def lose_rank(lab, ranks, number, killed):
-    """Kills a rank, or pulls its host's link; returns when."""
+    """Kills a rank, or pulls its host's link; returns the time."""
     since = time.monotonic()
     if killed:
         ranks[number].popen.send_signal(signal.SIGKILL)
@@ -89,7 +89,7 @@ def lose_rank(lab, ranks, number, killed):
 # ---- the switch alone
 
 class Asker:
-    """Asks the switch, as host 0 and with its address, for the block that waits longest, as
+    """Queries the switch, as host 0 and with its address, about the block that waits longest, as
     overdue.
     """
 
@@ -112,7 +112,7 @@ class Asker:
         self.port.send(packet(content, self.lab.host_mac(0), self.lab.host_ip(0), src_port=50000))
 
     def finds(self, **expected):
-        """Whether the switch, asked once more, has found these ranks ended, or silent."""
+        """Returns whether the switch, queried once more, has found these ranks ended, or silent."""
         self.ask()
         told = self.waits()
         return {"ended": told["ended"], "silent": told["silent"]} == {"ended": [],
@@ -137,7 +137,7 @@ def a_switch_tells_the_late_from_the_gone():
             stats = job_entry(lab, job)["stats"]
             seconds = time.monotonic() - since
             probes, answers = (stats[name] - before[name] for name in ("probes", "probe_answers"))
-            # A rank that delayed another one for a moment is watched for 5 s, too.
+            # A rank that delayed another one for a moment is also watched for 5 s.
             expect(seconds < probes <= 3 * (2 * seconds + 1),
                    f"found {probes} probes of at most 3 ranks in {seconds:.1f} s, expected two a "
                    "second")
@@ -166,12 +166,12 @@ def a_switch_tells_the_late_from_the_gone():
 
 WAYS = {"punctual": {}, "asleep": {"pause": int(LATE_SECONDS), "pause_at": 3},
         "busy": {"pause": int(LATE_SECONDS), "pause_at": 3, "pause_busy": True},
-        "stopped": {"pause": 2, "pause_at": 3}}  # that is when it is stopped
+        "stopped": {"pause": 2, "pause_at": 3}}  # when it is stopped
 
 
 def late_ranks(spawn):
-    """A job for each way of being late, all at once. spawn(name, rank, options): starts a rank.
-    Returns the jobs' ranks by name.
+    """Starts a job for each way of being late, all at once. spawn(name, rank, options): starts a
+    rank. Returns the jobs' ranks by name.
     """
     common = {"bytes": 64 * KIB, "iters": 6, "warmup": 1, "check": True}
     return {name: [spawn(name, rank, common | (options if rank == 2 else {})) for rank in range(4)]
@@ -179,7 +179,7 @@ def late_ranks(spawn):
 
 
 def wait_for_tree(fabric, name):
-    """The number that a job of the manager has on the switches, once it is there."""
+    """Returns the number that a job of the manager has on the switches, once it is there."""
     found = []
 
     def there():
@@ -196,14 +196,16 @@ def results_at(fabric, switch, number):
 
 
 def expect_waited(lab, jobs, where):
-    """All jobs are exact, and no host has sent and received much more than without late ranks."""
+    """Expects all jobs to be exact, and no host to have sent or received much more than without
+    late ranks.
+    """
     reports = {name: reports_of(lab, ranks, LATE_SECONDS + 180) for name, ranks in jobs.items()}
     frames = {}
     for name, found in reports.items():
         expect_exact(found, f"{where}, {name}")
         frames[name] = [report["frames_sent"] + report["frames_received"] for report in found]
-    # Ranks that nobody keeps waiting have as many to send. What one of them needs more, a busy
-    # machine has made it repeat.
+    # Ranks that don't wait send as many frames. A busy machine has made a rank with more of them
+    # repeat these.
     repeated = max(frames["punctual"]) - min(frames["punctual"])
     for name, found in frames.items():
         more = [a - b for a, b in zip(found, frames["punctual"])]
@@ -244,7 +246,7 @@ def late_ranks_are_waited_for_on_a_tree_of_the_manager():
 
 
 def root_of(fabric, name):
-    """The spine over which a job of the manager runs, once it does."""
+    """Returns the spine over which a job of the manager runs, once it runs."""
     wait_for_tree(fabric, name)
     return next(tree["nodes"][0]["switch"] for tree in fabric.ask_manager("trees")["trees"]
                 if tree["name"] == name)
@@ -256,7 +258,7 @@ def wait_for_many_results(fabric):
 
 
 def lose_the_spine(fabric, disturb):
-    """Kills the spine of a job that runs, after disturb(); returns once the job is on another tree.
+    """Kills the spine of a running job, after disturb(); returns once the job is on another tree.
     """
     wait_for_many_results(fabric)
     spine = root_of(fabric, "train")
@@ -282,8 +284,8 @@ def late_ranks_are_waited_for_while_the_job_moves():
         time.sleep(1)
         before = frames()
         time.sleep(LATE_SECONDS)
-        # A JOIN and its answer each second, later every other second, and what the kernels ask each
-        # other.
+        # A JOIN and its answer each second, later every other second, and the kernels' ARP
+        # requests.
         more = frames() - before
         most = min(30 + 3 * LATE_SECONDS, MAX_FRAMES)
         expect(more < most, f"rank 0 sent and received {more} packets in {LATE_SECONDS:.0f} s, "
@@ -405,7 +407,7 @@ def ring_of(lab, manager, **options):
 @case(MAX_SECONDS, thorough=True)
 def late_ranks_are_waited_for_in_a_ring():
     with running_lab(4) as lab, FakeManager(lab, ring="test") as manager:
-        # With more than what the kernels' buffers hold: the late rank's window is closed.
+        # With more data than the kernels' buffers hold: the late rank's window is closed.
         for way, options in (("asleep", {"pause": int(LATE_SECONDS), "pause_at": 3}),
                              ("busy", {"pause": int(LATE_SECONDS), "pause_at": 3,
                                        "pause_busy": True}), ("stopped", {})):
@@ -414,7 +416,8 @@ def late_ranks_are_waited_for_in_a_ring():
             ranks = [spawn_by_name(lab, rank, manager=manager.address, size=4, rank=rank,
                                    **common | (options if rank == 2 else {})) for rank in range(4)]
             if way == "stopped":
-                # One that is stopped before it has joined is late for the join, which has a limit.
+                # A rank that is stopped before it has joined is late for the join, which has a
+                # limit.
                 wait_until(lambda least=already + 4: len(manager.told("heartbeat")) >= least, 60,
                            "a ring that runs")
                 stop_for(ranks[2], LATE_SECONDS)
@@ -457,7 +460,8 @@ def a_rank_that_is_gone_in_a_sparse_allreduce_is_named_in_a_ring():
 
 @case(90 + int(LATE_SECONDS), thorough=True)
 def a_stopped_host_stays_a_member():
-    """The manager takes no silence of a process for its end: its machine says when that has come.
+    """The manager does not take a process's silence for its end: the process's machine reports the
+    end.
     """
     with Fabric(leaf_spine(2, 1, 4)) as fabric:
         fabric.start()
@@ -473,7 +477,7 @@ def a_stopped_host_stays_a_member():
         stop_for(ranks[3], LATE_SECONDS)
         time.sleep(2)
         expect_equal(lost(), 0, "hosts lost, of which one was stopped")
-        # One that is stopped and whose machine then goes: nothing closes its connection.
+        # A rank is stopped, and its machine disappears: nothing closes its connection.
         ranks[2].popen.send_signal(signal.SIGSTOP)
         time.sleep(1)
         ip_in(fabric.host_namespace(2), "link", "set", "mgmt0", "down")

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: BSD-3-Clause
-"""What ./dev bench latency computes, and fanin-perf's pauses that it measures."""
+"""The arithmetic of ./dev bench latency, and fanin-perf's pauses that it measures."""
 
 import argparse
 
@@ -87,5 +87,5 @@ def all_ranks_pause_before_each_measured_collective():
         gaps = [later - before for before, later in zip(begins, begins[1:])]
         expect(min(gaps) >= 0.1, f"collectives began {min(gaps)} s after each other, expected 0.1 "
                                  "or more")
-    # A pause is no part of what is measured: of five not even the fastest would be below it.
+    # A pause is not part of the measured time: otherwise even the fastest of five would be longer.
     expect(min(times) < 0.1, f"the fastest allreduce took {min(times)} s, with its pause")

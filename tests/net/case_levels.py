@@ -37,7 +37,7 @@ def finish(fabric, processes):
 
 def run_tree_job(fabric, root, where, job=5, ranks=None, handler="single", job_options=(),
                  **options):
-    """Installs a job, runs it, expects it to be exact, and takes it away."""
+    """Installs a job, runs it, expects it to be exact, and removes it."""
     ranks = ranks or {host: host for host in range(fabric.hosts)}
     parents = fabric.tree(root, ranks)
     fabric.install(job, KEY, parents, ranks, handler=handler, **dict(job_options))
@@ -53,8 +53,8 @@ def a_tree_of_switches_is_exact_under_loss_with_every_handler():
         for handler, root in (("single", "spine0"), ("multi", "spine1"), ("tree", "spine0")):
             run_tree_job(fabric, root, f"{handler}, root {root}", handler=handler,
                          bytes=300 * KIB + 4, iters=3)
-        # Hosts of both leaves in any order, one of them alone at its leaf, and a switch as root
-        # that has hosts itself.
+        # Hosts of both leaves in any order, one of them alone at its leaf, and a root switch with
+        # hosts of its own.
         run_tree_job(fabric, "leaf0", "ranks in another order",
                      ranks={5: 0, 1: 1, 0: 2, 7: 3, 2: 4}, dtype="f32", op="avg")
         run_tree_job(fabric, "spine1", "one host at each leaf", ranks={6: 0, 3: 1}, dtype="i64",
@@ -97,7 +97,7 @@ def two_jobs_run_over_two_spines_at_the_same_time():
 
 
 def traffic(links, run_job, size):
-    """{link: (received, sent)} in multiples of the vector while a job runs."""
+    """Returns {link: (received, sent)} in multiples of the vector while a job runs."""
     before = {name: link_bytes(*link) for name, link in links.items()}
     run_job()
     return {name: tuple((after - earlier) / size for after,
@@ -107,8 +107,8 @@ def traffic(links, run_job, size):
 
 @case(120)
 def every_link_carries_the_vector_once_each_way():
-    """Headers included: at most 1.1 times the vector's bytes on every link of the tree, at MTU
-    9000. A ring takes nearly twice that.
+    """Including headers, at most 1.1 times the vector's bytes on every link of the tree, at MTU
+    9000. A ring needs almost twice as much.
     """
     size = 16 * MIB
     with running_fabric(leaf_spine(2, 1, 8), mtu=9000,
@@ -128,7 +128,7 @@ def every_link_carries_the_vector_once_each_way():
                      for host in range(8)]
             for report in finish(fabric, ranks):
                 expect(report["ok"] and not report["in_network"], f"the ring: {report}")
-        # The manager knows of no hosts, so that there is no tree.
+        # The manager knows no hosts, so there is no tree.
         fabric.start_manager(hosts=[])
         ring = traffic(hosts, run_ring, size)
         print("of the vector's bytes, received and sent, in the tree and in a ring: "
@@ -154,11 +154,11 @@ def hosts_behind_other_switches_are_missed_by_their_ranks():
                 continue
             process.wait(60)
             error = fabric.perf_report(process)["error"]
-            # From another leaf, all ranks behind the one that brings nothing are missing.
+            # From another leaf's view all ranks behind the leaf of the missing one are missing.
             missing = [2] if rank == 3 else [2, 3]
             expect_equal((error["code"], error["missing"]), ("timeout", missing),
                          f"error of rank {rank}")
-        # The same job goes on with everybody in a new run.
+        # The same job continues with all ranks in a new run.
         expect_exact(finish(fabric, start(fabric, 5, ranks)), "the next run")
 
 
@@ -167,8 +167,8 @@ def results_of(fabric, switch):
 
 
 def remake(fabric, job, before, after, ranks, **options):
-    """What a manager does when a switch of the tree has failed: the job moves to another tree,
-    under the same number.
+    """Acts like a manager after the failure of a switch of the tree: moves the job to another tree,
+    with the same number.
     """
     for switch in before:
         if fabric.switches[switch].running():
@@ -178,7 +178,8 @@ def remake(fabric, job, before, after, ranks, **options):
 
 @case(150, also_over_udp=True, thorough=True)
 def ranks_go_on_over_another_spine_where_they_were():
-    """Spines are killed at different moments; allreduces in place and of less than a window, too.
+    """Spines are killed at different moments; allreduces in place and shorter than a window are
+    included.
     """
     ranks = {host: host for host in range(6)}
     kinds = ({"bytes": 2 * MIB, "iters": 10}, {"bytes": 4 * KIB, "iters": 1500, "handler": "tree"},
@@ -197,7 +198,7 @@ def ranks_go_on_over_another_spine_where_they_were():
             fabric.switches["spine0"].popen.wait()
             remake(fabric, 5, before, after, ranks, handler=handler)
             wait_until(lambda: results_of(fabric, "leaf1") > 10, 60, "results over the other spine")
-            # And once more, with all switches up: only the job is made anew.
+            # Once more, with all switches up: only the job is created again.
             remake(fabric, 5, after, after, ranks, handler=handler)
             reports = finish(fabric, processes)
             expect_exact(reports, f"{kind}", handler)
@@ -222,8 +223,8 @@ def what_ranks_of_two_switches_disagree_on_is_refused():
 
 @case(60)
 def ranks_behind_other_switches_hear_who_disagrees():
-    """Two ranks of one leaf disagree, and those of the other one wait for them; or one leaf's with
-    the other's.
+    """Two ranks of one leaf disagree while those of the other one wait for them; or one leaf's
+    disagree with the other's.
     """
     ranks = {host: host for host in range(4)}
     for small in ({0}, {0, 1}):

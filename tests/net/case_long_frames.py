@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: BSD-3-Clause
-"""Frames longer than a host's ring takes, and hosts that are behind one port of the switch."""
+"""Frames longer than a host's ring accepts, and hosts that are behind one port of the switch."""
 
 from pathlib import Path
 
@@ -13,7 +13,7 @@ SLOTS = {"limits": {"slots": 512}}
 
 
 def behind_one_port(hosts=4, transport="af_packet", mtu=None, config=None):
-    """A lab whose hosts are on a bridge with the switch, which is up."""
+    """A lab whose hosts are on a bridge with the running switch."""
     return running_lab(hosts, transport, mtu, config, base=BridgedLab)
 
 
@@ -30,8 +30,8 @@ def long_frames_are_exact_under_loss():
         reports = run_exact_job(lab, "long frames", bytes=4 * MIB)
         expect_queue(reports)
         reports += run_exact_job(lab, "in place", bytes=4 * MIB, in_place=True)
-        # Parts end inside of packets, and of packets of which a rank keeps a part or nothing it
-        # keeps all for others.
+        # Parts end inside of packets; a rank may keep a part of a packet, or keep a packet for
+        # others only.
         for options in ({}, {"recover": True}):
             reports += run_exact_job(lab, f"reduce_scatter {options}", collective="reduce_scatter",
                                      bytes=4 * MIB + 16 * KIB, **options)

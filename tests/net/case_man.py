@@ -1,6 +1,6 @@
 # SPDX-License-Identifier: BSD-3-Clause
-"""The man pages tell what there is: every function as its header declares it, every option that a
-program's --help has.
+"""The man pages agree with the code: every function as declared in its header, every option of a
+program's --help.
 """
 
 import json
@@ -20,12 +20,13 @@ OPTION = re.compile(r"--[a-z][a-z-]*")
 
 
 def pages():
-    """Paths of all pages, those among them that only show another one."""
+    """Returns the paths of all pages, and of those that only refer to another page."""
     return sorted(MAN.glob("*.[1-8]"))
 
 
 def read_page(name):
-    """The page's text without escapes; that of the page which it shows, if it only shows one."""
+    """Returns the page's text without escapes; the text of the other page if it only refers to one.
+    """
     path = MAN / name
     expect(path.exists(), f"docs/man/{name} does not exist")
     shown = re.fullmatch(r"\.so man\d/(\S+)\n", path.read_text())
@@ -39,7 +40,7 @@ def read_page(name):
 
 
 def section(page, name):
-    """The section's lines in one string; empty if the page does not have it."""
+    """Returns the section's lines in one string; empty if the page does not have the section."""
     return re.split(r"^\.SH ", page.partition(f".SH {name}\n")[2], maxsplit=1, flags=re.M)[0]
 
 
@@ -48,13 +49,13 @@ def words(text):
 
 
 def read_header():
-    """fanin.h and server.h without their comments."""
+    """Returns fanin.h and server.h without their comments."""
     text = "\n".join((INCLUDE / "fanin" / name).read_text() for name in ("fanin.h", "server.h"))
     return re.sub(r"/\*.*?\*/", " ", text, flags=re.S)
 
 
 def declarations():
-    """{name: declaration without FANIN_API} of the header's functions."""
+    """Returns {name: declaration without FANIN_API} of the header's functions."""
     found = [words(text) for text in re.findall(r"^FANIN_API\b([^;]*;)", read_header(), flags=re.M)]
     return {re.search(r"(\w+)\(", text).group(1): text for text in found}
 
@@ -89,7 +90,7 @@ def man_pages_have_every_field_and_every_constant_of_the_library():
                        ("fanin_dtype", "fanin.3"),
                        ("fanin_op", "fanin.3")):
         body = bodies[name]
-        # Of the constants, not those that only FANIN_OPAQUE and FANIN_CUSTOM are made of.
+        # All constants, except those that only FANIN_OPAQUE and FANIN_CUSTOM use.
         found = re.findall(r"(\w+);", body) or re.findall(r"\b(FANIN_(?!OPAQUE|CUSTOM)\w+)", body)
         expect(len(found) > 5, f"{name}: expected more than five fields or constants in fanin.h, "
                                f"found {found}")
@@ -122,7 +123,7 @@ def the_examples_of_configurations_are_valid():
         path = Path(directory) / "example.json"
         for number, text in enumerate(examples):
             config = json.loads(text)
-            # The check wants the interfaces to exist.
+            # The check needs the interfaces to exist.
             for port, entry in enumerate(config["ports"]):
                 del entry["interface"]
                 entry["vdev"] = f"net_null{port}"
@@ -157,7 +158,7 @@ def man_pages_are_installed_and_refer_to_pages_that_exist():
 
 
 def help_texts(name):
-    """What a program's --help prints, and what faninctl's help prints for each of its commands."""
+    """Returns the output of a program's --help, and faninctl's help for each of its commands."""
     texts = [run([program(name), "--help"]).stdout]
     commands = re.findall(r"^  ([a-z]+(?: [a-z]+)?)  +\S", texts[0],
                           flags=re.M) if name == "faninctl" else []
@@ -176,9 +177,7 @@ def man_pages_have_every_option_of_the_programs():
 
 @case()
 def faninctl_takes_every_option_of_its_help():
-    """A value that no option takes, and a socket that is not there: whatever else is wrong, the
-    option is known.
-    """
+    """With an invalid value and a missing socket: whatever else is wrong, the option is known."""
     commands = re.findall(r"^  ([a-z]+(?: [a-z]+)?)  +\S",
                           run([program("faninctl"), "--help"]).stdout, flags=re.M)
     tried = 0
