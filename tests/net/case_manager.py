@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: BSD-3-Clause
-"""The network manager with real switches, and as its operators see it: jobs that run, crashes,
+"""The network manager with real switches, as its operators see it: jobs that run, crashes,
 faninctl, configurations.
 """
 
@@ -18,8 +18,8 @@ from tests.net.manager_lab import (FOUR, MANAGER_PORT, SWITCH_PORT, TOKEN, Manag
 
 
 class TwoSwitches(Lab):
-    """The laboratory's switch with its hosts, reached over TCP; and a second one whose ports lead
-    nowhere.
+    """The laboratory's switch with its hosts, reached over TCP, and a second switch whose ports
+    lead nowhere.
     """
 
     def __init__(self, hosts=4, max_jobs=16, **options):
@@ -216,7 +216,8 @@ def a_switch_that_restarts_or_stands_still_is_noticed():
         manager.wait_up("second")
         expect_equal(list(jobs_of(lab.second_control)), [results[0]["job"]],
                      "jobs after it went on")
-        # A job with the manager's mark that it does not know goes; others' jobs stay.
+        # The manager removes a job that carries its mark and that it does not know; others' jobs
+        # stay.
         members = [{"port": "h3", "ip": "10.78.0.9"}]
         lab.second_control.ask("jobs.create", id=900, owner="m0", members=members)
         lab.second_control.ask("jobs.create", id=901, owner="m1", members=members)
@@ -266,7 +267,7 @@ def programs_that_know_only_a_name_run_in_the_network_or_as_a_ring():
             expect_equal((report.get("error"), report["mode"], report["mismatches"]),
                          (None, "ring", 0), f"a ring that is asked for: {report}")
             expect("its hosts ask for the handler" in report["mode_reason"], report["mode_reason"])
-        # The fourth is not in the topology.
+        # The fourth host is not in the topology.
         for report in by_name([0, 3]):
             expect_equal((report.get("error"), report["mode"], report["mismatches"]),
                          (None, "ring", 0), f"a ring: {report}")
@@ -275,7 +276,7 @@ def programs_that_know_only_a_name_run_in_the_network_or_as_a_ring():
 
 
 def fabric_topology(fabric):
-    """What a manager is told of a fabric's switches, links and hosts."""
+    """The manager's topology of a fabric: its switches, links and hosts."""
     return {"switches": [{"name": name, "control": str(fabric.socket_of(name))}
                          for name in fabric.topology.switches],
             "links": [{"a": f"{a}:to-{b}", "b": f"{b}:to-{a}"} for a, b in fabric.topology.links],
@@ -310,7 +311,7 @@ def jobs_over_real_leaves_and_spines_are_exact():
             expect_exact(reports[4:], where, "tree")
 
         run_both("two jobs of the manager")
-        # It is killed and comes back; the jobs have not noticed.
+        # The manager is killed and comes back; the jobs have not noticed.
         manager.kill()
         run_both("two jobs without a manager")
         manager.start()
@@ -321,7 +322,7 @@ def jobs_over_real_leaves_and_spines_are_exact():
                 clients[rank].ask("reattach", job=f"job{joined.index((clients, results))}",
                                   rank=rank, key=results[0]["key"])
         manager.wait_up(*fabric.topology.switches)
-        # A spine that is dead is left out; its job's removal waits.
+        # Trees avoid a spine that is dead; its job's removal waits.
         fabric.switches["spine0"].popen.kill()
         fabric.switches["spine0"].popen.wait()
         wait_until(lambda: manager.switch_state("spine0") == "down", 60,
@@ -418,12 +419,12 @@ def daemons_tell_the_service_manager_when_they_are_ready():
 def two_managers_of_one_name_leave_each_others_jobs_alone_and_say_so():
     with Lab(1, "af_packet") as lab:
         switches = played(lab)
-        # The second one is on a host, with a database of its own.
+        # The second manager runs on a host, with a database of its own.
         managers = [played_manager(lab, switches, reconcile_ms=100)]
         managers.append(Manager(lab, json.loads((lab.directory / "topology.json").read_text()),
                                 host=0, database="other.db",
                                 reconcile_ms=100))
-        managers[1].starts = 1  # whose log the first one has
+        managers[1].starts = 1  # the first manager's log has this one
         managers[1].start().wait_up(*switches)
         clients, numbers = [], []
         for manager, name in zip(managers, ("a", "b")):
@@ -462,7 +463,7 @@ def two_managers_of_one_name_leave_each_others_jobs_alone_and_say_so():
                             ("jobs", f"number {numbers[1]} on leaf0 is of another manager with "
                                      f"this one's name ({owners[1]})")):
             expect(words in ctl(verb), f"faninctl {verb} does not show '{words}': {ctl(verb)}")
-        # As an operator does it at each switch.
+        # An operator does this at each switch.
         managers[1].kill()
         for switch in switches.values():
             with switch.lock:
@@ -476,7 +477,9 @@ def two_managers_of_one_name_leave_each_others_jobs_alone_and_say_so():
 
 @case()
 def a_second_manager_on_the_same_database_does_not_start():
-    """Also by another path, and at addresses of its own; the first goes on."""
+    """Other paths to the same database and other addresses change nothing; the first manager goes
+    on.
+    """
     with Lab(1, "af_packet") as lab:
         topology = {"switches": [{"name": "lab", "control": str(lab.socket_path)}], "links": [],
                     "hosts": []}
@@ -498,13 +501,15 @@ def a_second_manager_on_the_same_database_does_not_start():
                          "its words")
         expect_equal(first.ask("topology")["switches"][0]["name"], "lab",
                      "what the first one answers")
-        # A lock of a process that was killed is gone with it.
+        # The lock of a killed process is gone with the process.
         first.kill()
         first.start().stop()
 
 
 def verify_unit(lab, unit, change=lambda text: text):
-    """What systemd has to say about a unit, were its program installed where it was built."""
+    """Returns systemd's complaints about a unit, as if its program were installed where it was
+    built.
+    """
     text = (SOURCE_DIR / "packaging" / "systemd" / f"{unit}.service").read_text()
     path = lab.directory / f"{unit}.service"
     path.write_text(change(text.replace(f"@sbindir@/{unit}", str(program(unit)))))
@@ -523,7 +528,7 @@ def the_units_are_what_systemd_understands():
 
 
 def unit_keys(unit):
-    """{key: [values]} of a unit's section Service."""
+    """Returns {key: [values]} of a unit's section Service."""
     keys = {}
     section = None
     for line in (SOURCE_DIR / "packaging" / "systemd" / f"{unit}.service").read_text().splitlines():
@@ -536,7 +541,7 @@ def unit_keys(unit):
 
 
 def writable_directories(unit):
-    """Where a unit's program may make files."""
+    """Returns the directories in which a unit's program may make files."""
     keys = unit_keys(unit)
     expect_equal(keys["ProtectSystem"], ["strict"], f"ProtectSystem of {unit}")
     paths = [path.lstrip("-") for value in keys.get("ReadWritePaths", []) for path in value.split()]
@@ -547,8 +552,8 @@ def writable_directories(unit):
 
 @case()
 def units_let_the_programs_make_what_the_configurations_name():
-    """The sockets and the database of the examples, and those that are used if a configuration
-    names none.
+    """Programs may make the sockets and the database that the example configurations name, and
+    those that they use if a configuration names none.
     """
     configs = SOURCE_DIR / "packaging" / "examples"
     schema = json.loads((configs / "schema.json").read_text())["properties"]
@@ -570,12 +575,12 @@ def units_let_the_programs_make_what_the_configurations_name():
         for file in files:
             expect(str(Path(file).parent) in allowed,
                    f"{unit} may write in {sorted(allowed)}, not beside {file}")
-    # A directory belongs to the user of the unit that was started last: none is that of two users.
+    # A directory belongs to the user of the unit that was started last: no two users may share one.
     users = {unit: unit_keys(unit).get("User") for unit in paths}
     runtime = [set(unit_keys(unit)["RuntimeDirectory"]) for unit in paths]
     expect(users["fanin-switch"] != users["fanin-manager"] and not runtime[0] & runtime[1],
            f"shared directories: {runtime}")
-    # The manager's user may use the socket of a switch on its machine, which is for the group.
+    # The manager's user may use the socket of a switch on its machine: the socket's group may.
     expect_equal(unit_keys("fanin-switch")["Group"], unit_keys("fanin-manager")["Group"], "groups")
     group = (SOURCE_DIR / "packaging" / "sysusers.d" / "fanin.conf").read_text()
     expect(f"\nu {unit_keys('fanin-manager')['User'][0]} " in group,
@@ -636,7 +641,7 @@ def bad_manager_configs_are_refused_in_one_line():
                                   for port in (0, 1)]})
         check(["hosts[0]", "u0"],
               topology={"hosts": [{"ip": "10.0.0.1", "switch": "a", "port": "u0"}]})
-        # Without a token only this machine's addresses.
+        # A manager without a token listens on this machine's addresses only.
         del manager.config["token_file"]
         check(["0.0.0.0:1", "token"], {"listen": "0.0.0.0:1"})
         check([], {"listen": "127.0.0.1:1"})

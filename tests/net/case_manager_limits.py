@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: BSD-3-Clause
-"""What a manager takes of its machine, and gives back; and what it lets nobody take."""
+"""The memory that a manager takes and gives back, and its limits for everybody."""
 
 from pathlib import Path
 
@@ -11,7 +11,7 @@ KEPT_MAX = MIB
 
 
 def memory_of(process, field):
-    """VmRSS, VmData: bytes."""
+    """Returns a field of the process in bytes: VmRSS or VmData."""
     for line in Path(f"/proc/{process.pid}/status").read_text().splitlines():
         if line.startswith(field + ":"):
             return int(line.split()[1]) * KIB
@@ -19,7 +19,7 @@ def memory_of(process, field):
 
 
 def wait_with(manager, job):
-    """A host that joins a job of two ranks, of which the other does not come."""
+    """A host joins a job of two ranks, the other of which does not come."""
     client = manager.client()
     client.start("join", job=job, size=2, rank=0, ip="10.77.0.1")
     return client
@@ -29,7 +29,7 @@ def wait_with(manager, job):
 def a_waiting_job_takes_memory_by_its_ranks_and_gives_it_back():
     with Lab(1, "af_packet") as lab:
         manager = played_manager(lab, played(lab))
-        # What every first request allocates is no job's.
+        # The first request allocates memory that belongs to no job.
         wait_with(manager, "first").close()
         manager.wait_idle()
         before = {field: memory_of(manager.process, field) for field in ("VmData", "VmRSS")}
@@ -76,7 +76,7 @@ def names_of_jobs_beside_a_job_are_for_its_members():
             stranger.close()
         members = [manager.join(f"train.{kind}", FOUR, beside_key=key)[0]
                    for kind in ("multicast", "region0", "region17")]
-        # No others are reserved.
+        # No other names are reserved.
         members += [manager.join(name, FOUR[:1])[0]
                     for name in ("multicast", ".push", "train.region", "train.multicast1",
                                  "train_pull")]

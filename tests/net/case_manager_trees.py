@@ -13,7 +13,7 @@ from lab.fabric import Fabric, leaf_spine as real_leaf_spine
 from lab.namespaces import LabError, ip_in
 from tests.net.manager_lab import FOUR, TOKEN, Manager, Refused, close_all, played, played_manager
 
-# More of them, for a long run: FANIN_JOBS=1000 tests/net/cases.py
+# A long run makes more jobs: FANIN_JOBS=1000 tests/net/cases.py
 # a_hundred_jobs_and_a_manager_that_is_killed_leave_nothing
 JOBS = int(os.environ.get("FANIN_JOBS", "100"))
 
@@ -85,7 +85,7 @@ def a_thousand_hosts_join_a_job_behind_full_leaves():
             expect_equal((args["size"], [member["rank"] for member in args["members"]]),
                          (leaves * full, list(range(full * leaf, full * leaf + full))),
                          f"size, and hosts of leaf{leaf}")
-        # It is in the database as it is, and each lost rank is named.
+        # The database has the job unchanged, and the manager names each lost rank.
         manager.kill()
         manager.start()
         back = [manager.client() for _ in range(2)]
@@ -93,7 +93,7 @@ def a_thousand_hosts_join_a_job_behind_full_leaves():
             client.ask("reattach", job="big", rank=rank, key=results[0]["key"])
         back[1].close()
         expect_equal(back[0].wait_event("member_lost")["rank"], 1000, "the rank that is lost")
-        # One more than a switch has room for, with or without a ring.
+        # One host more than a switch has room for, with or without a ring.
         wide = [f"10.77.0.{host + 1}" for host in range(full + 1)]
         for options, words in (({}, "leaf0 would have 65 hosts and switches"),
                                ({"fallback": True, "endpoint": "10.77.0.1:4000"},
@@ -119,7 +119,7 @@ def a_job_is_on_all_its_switches_or_on_none():
             for switch in switches.values():
                 expect_equal(switch.jobs, {}, f"jobs left on {switch.name}")
 
-        # A spine without room: the tree goes over the other one.
+        # A spine has no room: the tree goes over the other one.
         switches["spine0"].refuse["jobs.create"] = ("no_room", "2 jobs exist")
         for number in range(2):
             clients, _ = manager.join(f"a{number}", FOUR)
@@ -127,7 +127,8 @@ def a_job_is_on_all_its_switches_or_on_none():
                          "jobs on the spines")
             close_all(clients)
             nothing_left()
-        # A leaf without room: a ring if all members take one, else an error for each.
+        # A leaf has no room: the job becomes a ring if all members take one, else each gets an
+        # error.
         switches["leaf1"].refuse["jobs.create"] = ("no_room", "limits.max_jobs")
         clients, results = manager.join("b", FOUR, fallback=True, endpoint="10.77.0.1:4000")
         expect_equal((results[1]["mode"], results[1]["endpoints"], results[1]["rank"]),
@@ -143,7 +144,7 @@ def a_job_is_on_all_its_switches_or_on_none():
             expect_equal(error.code, "no_room", "code without room")
         nothing_left()
         del switches["leaf1"].refuse["jobs.create"], switches["spine0"].refuse["jobs.create"]
-        # Numbers that another's jobs have on some switch are not used.
+        # The manager skips job numbers that somebody else's jobs use on some switch.
         clients, results = manager.join("f", FOUR)
         taken = range(results[0]["job"] + 1, results[0]["job"] + 4)
         for number in taken:
@@ -154,7 +155,7 @@ def a_job_is_on_all_its_switches_or_on_none():
             del switches["leaf1"].jobs[number]
         close_all(clients + others)
         nothing_left()
-        # A spine that is lost in the middle keeps a removal until it is back.
+        # A spine that is lost while a job is made delays the job's removal until it is back.
         for spine in ("spine0", "spine1"):
             switches[spine].hang_up_on = "jobs.create"
         try:
@@ -166,7 +167,7 @@ def a_job_is_on_all_its_switches_or_on_none():
             switches[spine].hang_up_on = None
         manager.wait_up(*switches)
         nothing_left()
-        # A switch that cannot be reached when the job goes gets rid of it later, even after a crash
+        # A switch that cannot be reached when the job ends loses the job later, even after a crash
         # of the manager.
         clients, results = manager.join("e", FOUR)
         root = next(name for name in ("spine0", "spine1") if switches[name].jobs)
@@ -190,8 +191,8 @@ def trees_of(manager, name):
 
 
 def begin_second_tree(manager, switches):
-    """Four hosts join a job of two trees, whose second one is asked of a spine that says nothing:
-    (the hosts' requests, spine).
+    """Four hosts join a job of two trees; the spine that is asked for the second tree does not
+    answer. Returns (the hosts' requests, spine).
     """
     load, _ = manager.join("load", FOUR)
     spine = trees_of(manager, "load")[0]["nodes"][0]["switch"]
@@ -233,7 +234,7 @@ def a_job_has_all_trees_that_can_be_had_and_none_half_made():
                      ["10.77.0.254", "10.77.1.254"] * 2, "hosts' switches")
         expect_equal(sorted(len(switch.jobs) for switch in switches.values()), [1, 1, 2, 2],
                      "jobs on spines and leaves")
-        # After a crash both are there, and a host that comes back is told of both.
+        # After a crash both trees are there, and a host that comes back hears of both.
         manager.kill()
         manager.start()
         again = manager.client()
@@ -249,7 +250,7 @@ def a_job_has_all_trees_that_can_be_had_and_none_half_made():
         expect_equal([result["trees"] for result in results], [1] * 4, "trees without room")
         expect("switch spine1: 2 jobs exist" in results[0]["trees_reason"],
                results[0]["trees_reason"])
-        # The hosts are answered before the leaves have said that the second tree is gone.
+        # The hosts are answered before the leaves have confirmed that the second tree is gone.
         wait_until(lambda: not manager.ask("jobs")["removals"], 60,
                    "the second tree to be gone from the leaves")
         expect_equal((len(switches["spine0"].jobs), len(switches["leaf0"].jobs)), (1, 1),
@@ -264,7 +265,8 @@ def a_job_has_all_trees_that_can_be_had_and_none_half_made():
         switches[spine].silent_on = None
         close_all([client for client, _ in requests])
         nothing_left()
-        # Meanwhile the hosts leave; or somebody destroys the job; or the manager is killed.
+        # While the spine is asked the hosts leave, somebody destroys the job, or the manager is
+        # killed.
         requests, spine = begin_second_tree(manager, switches)
         close_all([client for client, _ in requests])
         switches[spine].silent_on = None
@@ -343,7 +345,7 @@ def who_should_not_join_is_told_why():
         refused("name_in_use", ["j"], ip=FOUR[2])
         first.close()
         expect_equal(second.wait_event("member_lost")["rank"], 1, "rank of the event")
-        # Connections that say nothing can't keep others out.
+        # Silent connections can't keep others out.
         silent = [manager.client(hello=False) for _ in range(100)]
         expect_equal(second.ask("heartbeat"), {}, "the live member's heartbeat")
         others, _ = manager.join("k", FOUR)
@@ -353,7 +355,7 @@ def who_should_not_join_is_told_why():
         expect_equal(stats["token_wrong"], 2, "wrong tokens")
         close_all(silent + others + [second])
         manager.wait_idle()
-        # Junk of all kinds ends no more than its own connection.
+        # Junk of any kind ends only its own connection.
         for junk in ("", "junk", "{}", "[1]", '{"hello":2}', '{"hello":1}' * 1000, "\0" * 5000,
                      '{"hello":1,"token":{}}'):
             client = manager.client(hello=False)
@@ -398,7 +400,7 @@ def a_job_that_must_be_whole_goes_with_the_first_host_that_is_lost():
         expect_equal(clients[0].wait_event("member_lost")["rank"], 2, "rank of the event")
         expect_equal(clients[0].wait_event("job_destroyed")["job"], "j", "job of the event")
         manager.wait_idle()
-        # One that leaves is not lost.
+        # A host that leaves is not lost.
         others, _ = manager.join("k", FOUR)
         others[0].ask("leave")
         expect_equal(len(manager.ask("jobs")["jobs"]), 1, "jobs after a host has left")
@@ -409,8 +411,8 @@ def a_job_that_must_be_whole_goes_with_the_first_host_that_is_lost():
 
 @case(60)
 def a_job_whose_next_tree_cannot_be_made_is_tried_again():
-    """Its old tree is gone by then; hosts that come back meanwhile are told, and the manager goes
-    on.
+    """The job's old tree is gone by then; hosts that come back meanwhile are told, and the manager
+    goes on.
     """
     with Lab(1, "af_packet") as lab:
         switches = played(lab)
@@ -440,8 +442,8 @@ def a_job_whose_next_tree_cannot_be_made_is_tried_again():
 
 
 def job_that_moves(lab):
-    """A job of two leaves whose spine is gone; the other one does not answer. Returns what a case
-    goes on with.
+    """A job of two leaves whose spine is gone; the other spine does not answer. Returns the state
+    with which a case goes on.
     """
     switches = played(lab)
     manager = played_manager(lab, switches, reconcile_ms=300, heartbeat_ms=50, dead_after_ms=500)
@@ -452,7 +454,7 @@ def job_that_moves(lab):
 
 
 def come_back(manager, results):
-    """Hosts whose manager has started again, as they do it."""
+    """Reconnects a job's hosts to a manager that has started again."""
     clients = [manager.client() for _ in results]
     for rank, client in enumerate(clients):
         client.ask("reattach", job="j", rank=rank, key=results[rank]["key"])
@@ -521,7 +523,7 @@ def a_manager_that_is_killed_after_a_move_has_failed_tries_again():
 
 
 def make_and_kill(manager, switches, addresses, jobs, seed):
-    """Jobs of hosts that come and go, one after the other; the manager is killed in the middle of
+    """Makes jobs one after the other, whose hosts come and go; kills the manager in the middle of
     many of them.
     """
     chance = random.Random(seed)
@@ -535,8 +537,7 @@ def make_and_kill(manager, switches, addresses, jobs, seed):
             requests = [client.start("join", job=f"j{number}", size=len(ips), ip=ip, trees=trees)
                         for client, ip in zip(clients, ips)]
             if chance.random() < 0.2:
-                # In the middle of what the last join starts: the answers of some requests come,
-                # others do not.
+                # The last join has begun: the answers of some requests have come, others have not.
                 for _ in range(chance.randint(0, 3)):
                     manager.ask("version")
                 kills += 1
@@ -568,7 +569,7 @@ def a_hundred_jobs_and_a_manager_that_is_killed_leave_nothing():
 
 
 def held(fabric, switch):
-    """What jobs could leave on a switch: themselves, memory of their slots, routes."""
+    """Returns what jobs could leave on a switch: themselves, memory of their slots, routes."""
     return (fabric.ask(switch, "jobs.list")["jobs"], fabric.ask(switch, "stats")["memory"]["slots"],
             fabric.ask(switch, "routes.list")["routes"])
 

@@ -39,7 +39,7 @@ def a_job_by_name_runs_over_memif():
         manager = Manager(lab, {"switches": [{"name": "lab", "control": str(lab.socket_path)}],
                                 "hosts": hosts}).start()
         manager.wait_up("lab")
-        # As many slots as fit the caches: there is no link to be filled.
+        # The window has as many slots as fit the caches: there is no link to fill.
         clients, results = manager.join("slots", [host["ip"] for host in hosts])
         made = lab.create_job()
         expect_equal(results[0]["window"], made["window"],
@@ -151,7 +151,7 @@ def frames_to_a_memif_port_without_a_host_are_counted():
         ranks[1].popen.send_signal(signal.SIGKILL)
         wait_until(lambda: not links(lab)["h1"], 60, "the link to go down")
         ranks[0].wait(60)
-        # It sends an ARP request for an unused address: the switch floods it.
+        # The new rank sends an ARP request for an unused address, which the switch floods.
         stranger = lab.spawn(0, [program("fanin-perf"), "--switch", "10.77.0.99", "--job", 1,
                                  "--key", 1, "--rank", 0,
                                  "--size", 1, "--memif", f"{lab.memif_path}:0", "--address",
@@ -179,15 +179,15 @@ def a_killed_switch_is_reported_in_time_on_memif():
                          f"error of a host whose switch is gone: {report}")
             expect("sending fails" in error["message"],
                    f"the message does not speak of the link: {error['message']}")
-        # Its LEAVE, which nobody answers, is given up after 1 s.
+        # The rank's LEAVE, which nobody answers, is given up after 1 s.
         pace.expect_within(seconds, 1.5 + 1 + 0.5, "that hosts learn that their switch is gone")
-        # What the killed one left behind does not keep the next one from starting.
+        # The killed switch's leftovers do not keep the next one from starting.
         lab.start_switch()
         run_exact_job(lab, "on a new switch", bytes=MIB)
 
 
 def refusal(lab, host, **options):
-    """The error of a single rank that must not get in."""
+    """Returns the error of a single rank that must not get in."""
     job = {"id": 1, "key": "0x1"}
     report = reports_of(lab, [lab.spawn_perf(host, job, 0, 1, bytes=KIB, join_timeout_ms=3000,
                                              **options)], 60)[0]
@@ -251,7 +251,7 @@ def junk_on_the_memif_socket_does_no_harm():
                 client.recv(4096)
                 client.send(message(INIT, good))
                 answer = client.recv(4096)
-                # The last one's port may still be on its way down.
+                # The last client's port may still be on its way down.
                 if struct.unpack_from("<H", answer)[0] == ACK:
                     client.send(second)
                     expect_equal(struct.unpack_from("<H", client.recv(4096))[0], DISCONNECT,
@@ -263,7 +263,9 @@ def junk_on_the_memif_socket_does_no_harm():
 
 
 def is_open(client):
-    """Whether the switch still holds a client's connection; what it has sent is read."""
+    """Reads what the switch has sent. Returns true if the switch still holds the client's
+    connection.
+    """
     client.setblocking(False)
     try:
         while client.recv(4096):
@@ -279,8 +281,8 @@ def is_open(client):
 
 @case()
 def silent_clients_keep_no_place_on_the_memif_socket():
-    """Neither all places, for longer than a newcomer lets them, nor for longer than a handshake
-    takes, nor a port that they have named.
+    """A silent client keeps its place only until a newcomer needs it or the time for a handshake is
+    over, and keeps no port that it has named.
     """
     good = struct.pack("<HIB", 0x0200, 0, 0)
     with lab_of(2) as lab:
@@ -294,7 +296,7 @@ def silent_clients_keep_no_place_on_the_memif_socket():
         silent = []
         for _ in range(170):
             silent.append(connect(lab))
-            # Greeted, so that the gate has it.
+            # The switch has greeted the client, so the gate has it.
             silent[-1].recv(4096)
         expect(not is_open(holder) and not any(map(is_open, silent[:30])),
                "the oldest of 171 silent clients were kept")
@@ -319,8 +321,8 @@ def silent_clients_keep_no_place_on_the_memif_socket():
 
 
 def hold(lab, number, stop, answers):
-    """Names a port again and again, and says nothing more, until stop is set. answers: takes what
-    it was answered.
+    """Names a port again and again, and says nothing more, until stop is set. answers: receives the
+    switch's answers.
     """
     while not stop.is_set():
         with connect(lab) as client:
@@ -374,7 +376,7 @@ def memif_clients_that_send_memory_and_no_more_take_no_more_descriptors_than_the
 
 @case()
 def a_memif_port_is_the_first_hosts_that_says_all():
-    """Those who name it and say nothing more hold it up for nobody, however many there are and
+    """Clients that name the port and say nothing more delay nobody, however many there are and
     however often they come.
     """
     with lab_of(2) as lab, concurrent.futures.ThreadPoolExecutor(HOLDERS) as pool:

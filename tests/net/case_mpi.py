@@ -1,6 +1,6 @@
 # SPDX-License-Identifier: BSD-3-Clause
-"""MPI programs that know nothing of Fanin, with the library to preload and without it: the same
-results, and in the network.
+"""MPI programs that know nothing of Fanin, with and without the library to preload: the results are
+the same, and collectives are in the network.
 """
 
 import contextlib
@@ -15,8 +15,8 @@ from lab.namespaces import BUILD_DIR, module
 from lab.mpi import MpiHosts, at_end, preload_library
 
 RUN_SECONDS = 60
-LONG_RUN_SECONDS = 300  # where ranks that poll are more than cores, and other tests run beside
-COMMUNICATORS = 6  # that are made by splitting and by duplicating, each
+LONG_RUN_SECONDS = 300  # where polling ranks outnumber the cores, beside other tests
+COMMUNICATORS = 6  # made by splitting, and as many by duplicating
 
 
 def program_of(name, kind):
@@ -27,7 +27,7 @@ def program_of(name, kind):
 
 
 def bytes_by_way(report):
-    """{way: bytes of all calls}."""
+    """Returns {way: bytes of all calls}."""
     found = {}
     for entry in report["collectives"]:
         found[entry["way"]] = found.get(entry["way"], 0) + entry["bytes"]
@@ -55,7 +55,7 @@ def same_results(kind, n_hosts):
                                                    FANIN_MPI_MIN_BYTES=1, timeout=LONG_RUN_SECONDS)
             expect_same(plain, preloaded, f"{kind}, {calls}")
             by_way = bytes_by_way(report)
-            # What the network can't do by its nature: types and operators that it does not have.
+            # The network lacks these types and operators by its nature.
             able = sum(count for way,
                        count in by_way.items() if way not in ("TYPE", "OPERATOR", "ONE_RANK"))
             expect(by_way["NETWORK"] >= 0.99 * able,
@@ -74,7 +74,7 @@ def open_mpi_programs_have_the_same_results_in_the_network():
 
 @case(300, thorough=True)
 def mpich_programs_have_the_same_results_in_the_network():
-    # Its ranks never yield their core.
+    # MPICH's ranks never yield their core.
     same_results("mpich", 3)
 
 
@@ -102,8 +102,8 @@ def same_errors(kind, n_hosts, ranks_per_host, unusable):
 
 
 def same_errors_while_a_job_is_wanted(kind):
-    """Of calls that are MPI's own: the one who errs does not begin what the others have no part in,
-    and would wait for.
+    """The errors of calls that are MPI's own: a rank that errs does not begin a collective in which
+    the others take no part, and for which it would wait.
     """
     with running_hosts(2) as fabric:
         program = program_of("arguments", kind)
@@ -133,7 +133,7 @@ def calls_that_mpi_refuses_have_the_same_errors_with_the_library():
 
 
 def running_hosts(n, **options):
-    """A network of n hosts with its manager, as mpirun knows them. options: of the Fabric."""
+    """A network of n hosts with its manager, as mpirun knows them. options: the Fabric's."""
     class Running(Fabric):
         def __enter__(self):
             super().__enter__()
@@ -221,7 +221,8 @@ def vectors_of_more_than_2_gib_are_summed_in_the_network():
                                                       timeout=2 * RUN_SECONDS)
             expect("cases " in printed, f"{kind}: {printed}")
             by_way = bytes_by_way(report)
-            # The sum, and with MPICH the reduction with a count that is wider than int.
+            # The network takes the sum, and with MPICH the reduction whose count is wider than int,
+            # too.
             expect_equal(by_way["NETWORK"], (4 if kind == "mpich" else 2) * (2200 << 20),
                          f"{kind}: bytes in the network of {by_way}")
 
@@ -235,7 +236,7 @@ def hundreds_of_communicators_and_a_rank_that_sleeps_for_a_minute():
                                                       timeout=2 * RUN_SECONDS)
             expect("cases 300" in printed, f"{kind}: {printed[-200:]}")
             made = {entry["way"]: entry["count"] for entry in report["communicators"]}
-            # Each of the halves of a split and their copies, but for halves of one rank.
+            # Each half of a split and its copy has a job, except halves of one rank.
             expect(made["NETWORK"] >= 2 * 2 * 300 and "MANY_JOBS" not in made,
                    f"{kind}: communicators: {made}")
             printed, _ = fabric.mpi.run_reported(kind, program_of("progress", kind), 60,
@@ -259,7 +260,7 @@ def several_ranks_on_a_host_have_one_leader_in_the_network():
                    count in by_way.items() if way not in ("TYPE", "OPERATOR", "ONE_RANK"))
         expect(by_way["NETWORK"] >= 0.9 * able, f"bytes by where they went: {by_way}")
         for kind in ("openmpi", "mpich"):
-            # Vectors of many chunks, in place, and with MPICH by a nonblocking call.
+            # Vectors have many chunks, in place, and with MPICH by a nonblocking call.
             _, report = fabric.mpi.run_reported(kind, program_of("large", kind), 8,
                                                 ranks_per_host=3, timeout=LONG_RUN_SECONDS)
             expect_equal(bytes_by_way(report)["NETWORK"],
@@ -269,8 +270,8 @@ def several_ranks_on_a_host_have_one_leader_in_the_network():
 
 def right_answers(fabric, kind, min_bytes, most, ranks_per_host=1, in_network=1024, **options):
     """
-    Runs the program that computes the answers itself. in_network: bytes from which it takes calls
-    to be in the network. most: as the program's argument. Returns the report.
+    Runs the program that computes the answers itself. in_network: calls of so many bytes or more
+    count as in the network. most: the program's argument. Returns the report.
     """
     printed, report = fabric.mpi.run_reported(kind, program_of("answers", kind), in_network, most,
                                               ranks_per_host=ranks_per_host,
@@ -281,7 +282,7 @@ def right_answers(fabric, kind, min_bytes, most, ranks_per_host=1, in_network=10
            f"{where}: {printed[-2000:]}")
     by_way = bytes_by_way(report)
     expect(not {"FAILED", "ERROR"} & set(by_way), f"{where}: {report}")
-    # With a job, what MPI has wrong is in the network, however small.
+    # With a job, calls that MPI computes wrongly are in the network, however small they are.
     if "NETWORK" in by_way and min_bytes > 1:
         expect_equal("MPI_WRONG" in by_way, report["wrong_in_mpi"] != [],
                      f"{where}: small vectors in the network: {by_way}, {report['wrong_in_mpi']}")
@@ -301,7 +302,7 @@ def every_type_and_operator_has_the_right_answer_with_open_mpi_whatever_the_coun
 
 @case(400, thorough=True)
 def every_type_and_operator_has_the_right_answer_with_mpich_whatever_the_count_and_the_placement():
-    # Its ranks never yield their core.
+    # MPICH's ranks never yield their core.
     right_answers_in_both_placements("mpich")
 
 
@@ -327,7 +328,9 @@ def ranks_of_a_host_that_share_no_memory_have_the_right_answers():
 
 
 def wrong_by_itself(fabric, kind):
-    """{(type, operator)} for which MPI without the library has another answer than the program."""
+    """Returns the {(type, operator)} for which MPI without the library has another answer than the
+    program.
+    """
     printed = fabric.mpi.run(kind, program_of("answers", kind), 1 << 40, 200, preload=False,
                              done=at_end, timeout=LONG_RUN_SECONDS)
     return set(re.findall(r"wrong: \w+ (MPI_\w+) (MPI_\w+),", printed))
@@ -343,7 +346,7 @@ def what_mpi_has_wrong_is_found_at_the_start_on_any_rank_and_right_without_a_man
             expect_equal({(entry["type"], entry["operator"]) for entry in report["wrong_in_mpi"]},
                          wrong, f"{kind}: what MPI has wrong")
             expect("NETWORK" not in bytes_by_way(report), f"{kind}: {report}")
-        # Sums of Open MPI that are wrong with AVX, on one rank of two.
+        # Open MPI computes these sums wrongly with AVX, on one rank of two.
         launcher = ("sh", "-c", 'test "$(hostname)" != p1 || export OMPI_MCA_op=^avx; exec "$0" '
                                 '"$@"')
         right_answers(fabric, "openmpi", 1024, 200, launcher=launcher)
@@ -351,8 +354,8 @@ def what_mpi_has_wrong_is_found_at_the_start_on_any_rank_and_right_without_a_man
 
 @case(150, thorough=True)
 def reduces_are_right_and_counted_where_hosts_have_different_numbers_of_ranks():
-    # Alone MPICH has some of them wrong, and crashes in others: with one rank on the first host,
-    # and in the second program's communicator without it.
+    # Without the library MPICH computes some of them wrongly, and crashes in others: with one rank
+    # on the first host, and in the second program's communicator without it.
     with running_hosts(2) as fabric:
         for kind, ranks_per_host in (("mpich", (1, 2)), ("mpich", (2, 2)), ("openmpi", (1, 2))):
             for min_bytes in (1024, 1 << 30):
@@ -400,14 +403,14 @@ def without_a_manager_all_goes_to_mpi_and_the_report_says_so():
 
 
 def lines_of(process):
-    """What the library has said on standard error."""
+    """Returns the library's lines on standard error."""
     return [line for line in process.stderr().splitlines() if "fanin-mpi:" in line]
 
 
 @case(200, thorough=True)
 def callbacks_threads_and_odd_ends_of_programs_are_as_without_the_library():
-    # Open MPI ends a program that leaves a call under way; the library does not wait for it for
-    # ever.
+    # Open MPI ends a program that leaves a call under way; the library does not wait for the call
+    # for ever.
     for kind, ranks_per_host, arguments in (("openmpi", 1, ()), ("openmpi", 2, ("pending",)),
                                             ("mpich", 1, ())):
         where = f"{kind}, {ranks_per_host} ranks on a host"
@@ -457,8 +460,8 @@ def a_reason_is_said_once_in_the_program():
                    f"{where}: what was said: {lines}")
             report = json.loads(path.read_text())
             path.unlink()
-            # Each rank leads its host's in its half of the program and in the copy, and, without a
-            # manager, in the whole.
+            # Each rank leads its host's ranks in its half of the program and in the copy, and,
+            # without a manager, in the whole program.
             expect_equal([(message["count"], f"fanin-mpi: {message['text']}")
                           for message in report["messages"]],
                          [(4 * ranks_per_host * (12 if not more else 13), lines[0])],
@@ -522,7 +525,7 @@ def a_program_that_is_aborted_or_loses_a_rank_ends():
         expect(process.wait(RUN_SECONDS) != 0, "a program that lost a rank ended well")
         wait_until(lambda: not ranks_of(fabric, program), 20, "the end of all ranks")
         wait_until(lambda: fabric.ask_manager("trees")["trees"] == [], 20, "the end of their job")
-        # The reason is said by whoever ends the program, too, if rank 0 knows of none.
+        # The rank that ends the program says the reason, too, if rank 0 knows none.
         process = fabric.mpi.start("openmpi", program, "gives-up", FANIN_MPI_TIMEOUT_MS=1000)
         wait_until(lambda: "running" in process.stdout(), RUN_SECONDS, "the program")
         fabric.process_of("switch0").popen.kill()
@@ -581,7 +584,7 @@ def the_demonstration_of_an_mpi_program_shows_it_in_the_network():
 
 
 def instructions(calls, preload):
-    """Instructions of a process that makes so many calls, as valgrind counts them."""
+    """Returns the instructions of a process that makes so many calls, as valgrind counts them."""
     environment = {**os.environ, "OMPI_ALLOW_RUN_AS_ROOT": "1",
                    "OMPI_ALLOW_RUN_AS_ROOT_CONFIRM": "1", "OMPI_MCA_btl": "self",
                    "OMPI_MCA_pml": "ob1"}
@@ -603,7 +606,7 @@ def a_call_that_goes_to_mpi_takes_at_most_300_instructions_more():
 
 
 def ranks_of(fabric, program):
-    """Process numbers of the ranks of a program that this network's hosts run."""
+    """Returns the process numbers of the ranks of a program that this network's hosts run."""
     found = []
     for host in range(fabric.hosts):
         for pid in run(["ip", "netns", "pids", fabric.host_namespace(host)]).stdout.split():

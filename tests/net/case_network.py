@@ -16,7 +16,7 @@ from tests.net.pace import Pace
 
 RANK_SECONDS = 180
 DEMO_SECONDS = 100
-# More of them, for a long run: FANIN_FAILURES=100 tests/net/cases.py failures_at_random_moments
+# A long run makes more failures: FANIN_FAILURES=100 tests/net/cases.py failures_at_random_moments
 FAILURES = int(os.environ.get("FANIN_FAILURES", "6"))
 KINDS = ("kill root", "freeze leaf", "manager", "link", "kill leaf", "freeze root")
 
@@ -53,7 +53,7 @@ def the_demos_on_several_switches_are_exact_under_loss():
 
 @case(90)
 def the_demo_deals_hosts_to_leaves_such_that_their_order_comes_out():
-    """Three at each of two leaves would be refused."""
+    """Three hosts at each of two leaves would be refused."""
     random_data = ("--hosts", 6, "--reproducible", "--data", "random", "--bytes", MIB)
     leaves = demo("--topology", "leaf-spine", *random_data)
     expect_equal((leaves["ok"], leaves["mismatches"], leaves["trees"][0]["hosts"]),
@@ -142,14 +142,14 @@ def jobs_left(fabric):
 
 
 def leaf_of(fabric, host):
-    """Where the job has a host."""
+    """Returns the leaf at which the job has a host."""
     trees = [tree for tree in fabric.ask_manager("trees")["trees"] if tree["state"] == "network"]
     return next((node["switch"] for tree in trees for node in tree["nodes"]
                  if int(node["local"], 16) >> host & 1), None)
 
 
 def strike(fabric, kind, host):
-    """Lets something fail that the job uses. Returns what undoes it."""
+    """Makes something fail that the job uses. Returns the function that repairs it."""
     if kind == "manager":
         fabric.manager.popen.kill()
         fabric.manager.popen.wait()
@@ -172,8 +172,8 @@ def strike(fabric, kind, host):
 
 
 def fail_once(fabric, rng, number, kind, trees, within):
-    """One job, in which something that it uses, or the manager, fails in the first seconds; all is
-    well again afterwards.
+    """Runs one job, in which something that it uses, or the manager, fails in the first seconds;
+    all is well again afterwards.
     """
     ranks = start(fabric, f"job{number}", op=rng.choice(("sum", "max")),
                   dtype=rng.choice(("f32", "i32")), trees=trees)
@@ -192,8 +192,8 @@ def fail_once(fabric, rng, number, kind, trees, within):
 
 
 def await_results(fabric, switch, ranks, n):
-    """Returns as soon as there are n, or all ranks have ended: unlike wait_until it asks without a
-    pause.
+    """Returns as soon as the switch has n results, or all ranks have ended. Unlike wait_until it
+    asks without a pause.
     """
     while any(rank.running() for rank in ranks):
         if sum(job["stats"]["results"] for job in fabric.ask(switch, "jobs.list")["jobs"]) >= n:
@@ -202,8 +202,8 @@ def await_results(fabric, switch, ranks, n):
 
 @case(90, also_over_udp=True, thorough=True)
 def the_last_result_reaches_those_who_lost_it_with_its_switch():
-    """A rank with the last result stays until all ranks have it. Of two packets one is lost, so
-    some have it when the leaf dies.
+    """A rank with the last result stays until all ranks have it. One of five packets is lost, so
+    only some ranks have the result when the leaf dies.
     """
     with Fabric(leaf_spine(2, 2, 4, dual_homed=True), mtu=9000,
                 config={"faults": {"drop": 0.2, "seed": 4}}) as fabric:
@@ -213,7 +213,7 @@ def the_last_result_reaches_those_who_lost_it_with_its_switch():
             ranks = start(fabric, f"last{number}", bytes=4 * KIB, iters=1, warmup=0, timeout=20000)
             wait_until(lambda: root_of(fabric), 60, "the job's tree")
             leaf = leaf_of(fabric, 0)
-            # that of the barrier before the collective, and the last one
+            # the barrier's result before the collective, and the last one
             await_results(fabric, leaf, ranks, 2)
             fabric.switches[leaf].popen.kill()
             fabric.switches[leaf].popen.wait()
@@ -224,8 +224,8 @@ def the_last_result_reaches_those_who_lost_it_with_its_switch():
 
 @case(90, also_over_udp=True)
 def trees_that_fail_while_hosts_join_them():
-    """A host may have joined one tree when that moves, and wait in the next one, while others wait
-    for it in the first.
+    """When a tree moves, one host may have joined it and wait in the next tree, while others still
+    wait for that host in the first.
     """
     rng = random.Random(1)
     with Fabric(leaf_spine(2, 2, 4, dual_homed=True), mtu=9000) as fabric:
@@ -237,8 +237,8 @@ def trees_that_fail_while_hosts_join_them():
 
 @case(60 + 12 * FAILURES, thorough=True, also_over_udp=True)
 def failures_at_random_moments():
-    """Also before the first result and after the last: then nothing has to move. Each host has two
-    leaves.
+    """Some failures come before the first result or after the last: then nothing has to move. Each
+    host has two leaves.
     """
     rng = random.Random(4)
     seen = {}

@@ -1,5 +1,7 @@
 # SPDX-License-Identifier: BSD-3-Clause
-"""What the switch tells of itself: metrics that move with what they count, and DPDK's telemetry."""
+"""What the switch reports about itself: metrics that move with what they count, and DPDK's
+telemetry.
+"""
 
 import json
 import os
@@ -24,13 +26,13 @@ from lab.namespaces import HOST_INTERFACE, ip_in
 LISTEN = "127.0.0.1:9464"
 RUNTIME_DIR = Path("/var/run/dpdk")
 
-# The manager has the same, and case_observe_manager moves them.
+# The manager has the same counters, and case_observe_manager.py moves them.
 CONTROL_REFUSALS = ("too_many", "half_open_dropped", "idle_dropped", "hello_late", "hello_wrong",
                     "token_wrong", "token_delayed",
                     "token_unanswered", "line_long", "line_wrong", "command_unknown",
                     "command_failed", "stalled")
 
-# Why a metric may stay as it is.
+# The reasons why a metric may keep its value.
 STILL = {
     **{f"fanin_control_{name}_total": "nobody makes such a mistake here"
        for name in CONTROL_REFUSALS},
@@ -53,18 +55,21 @@ STILL = {
     "fanin_job_progress_slots": "configured",
 }
 
-# Of jobs whose handler tells values: jobs_with_leaders_tell_their_timeouts_and_slots sees them.
+# Metrics of jobs whose handler reports values: jobs_with_leaders_tell_their_timeouts_and_slots sees
+# them.
 VALUES = {f"fanin_job_value_{name}" for name in ("min", "median", "max")}
 
-# Of switches with next hops: case_routing.py has some, and sees them move.
+# Metrics of switches with next hops: case_routing.py has some, and sees the metrics move.
 NEXT_HOPS = {"fanin_next_hop_up",
              *(f"fanin_next_hop_{name}_total" for name in ("probes", "missed", "lost"))}
 
-# Of jobs whose hosts need not be in step: case_pa_atp_switch.py has one, and sees them move.
+# Metrics of jobs whose hosts need not be in step: case_pa_atp_switch.py has one, and sees them
+# move.
 PROGRESS = {"fanin_job_progress_slots_used", "fanin_job_progress_overflowed",
             "fanin_job_progress_behind"}
 
-# Of ports that others on the machine make deaf: case_port_troubles.py does so, and sees them move.
+# Metrics of ports that others on the machine make deaf: case_port_troubles.py does so, and sees
+# them move.
 TROUBLES = {"fanin_port_trouble", "fanin_port_troubles_total"}
 
 # Members of the control commands' answers that are no metrics.
@@ -162,7 +167,9 @@ LABELS = {"counters": {"name": "counter"}, "ports": {"name": "port"},
 
 
 def leaves(value, path, labels):
-    """(path, labels, number) of all numbers in an answer; a histogram is the sum of its counts."""
+    """Returns (path, labels, number) of all numbers in an answer; a histogram counts as the sum of
+    its counts.
+    """
     if isinstance(value, (bool, int, float)):
         yield path, frozenset(labels.items()), float(value)
     elif isinstance(value, dict) and METRICS.get(path, ("", "", 0))[1] == "_count":
@@ -216,7 +223,7 @@ def metrics_say_what_faninctl_says():
                 number *= factor
                 expect(around[0] - 1e-6 <= number <= around[1] + 1e-6,
                        f"{name}{suffix}{sorted(labels)}: {around}, faninctl has {number}")
-        # No job here tells of progress, and the switch has no next hops.
+        # No job here reports progress, and the switch has no next hops.
         progress = PROGRESS | {"fanin_job_progress_slots"}
         others = progress | NEXT_HOPS | VALUES
         expect_equal({name for name in others if after[name].samples}, set(),
@@ -232,7 +239,7 @@ def metrics_say_what_faninctl_says():
 
 
 class Watch:
-    """Looks at the metrics again and again and remembers which of them have moved."""
+    """Reads the metrics again and again and remembers which of them have moved."""
 
     def __init__(self, namespace, listen=LISTEN):
         self.namespace, self.listen, self.moved = namespace, listen, set()
@@ -271,7 +278,7 @@ def run_until_moved(lab, watch, job, names, **options):
 
 
 def flood_stopped_host(lab, watch, host):
-    """Frames to a memif host that does not run: more than its ring takes."""
+    """Sends a memif host that does not run more frames than its ring takes."""
     frame = ethernet(BROADCAST, lab.host_mac(0), 0x88b5, bytes(46))
     host.popen.send_signal(signal.SIGSTOP)
     try:
@@ -286,7 +293,7 @@ def flood_stopped_host(lab, watch, host):
 
 
 def flood_stopped_switch(lab, watch):
-    """More frames to the switch, while it is stopped, than the socket of a port takes."""
+    """Sends the switch, while it is stopped, more frames than the socket of a port takes."""
     frame = ethernet(lab.host_mac(1), lab.host_mac(0), 0x88b5, bytes(46))
     lab.switch.popen.send_signal(signal.SIGSTOP)
     try:
@@ -309,7 +316,7 @@ def overflow_backlog(lab, watch):
 
 
 def send_to_cut_link(lab, watch, host):
-    """Frames to a host whose end of the link is down."""
+    """Sends frames to a host whose end of the link is down."""
     frame = ethernet(BROADCAST, lab.host_mac(0), 0x88b5, bytes(46))
     ip_in(lab.host_namespace(host), "link", "set", HOST_INTERFACE, "down")
     with RawPort(lab.host_namespace(0)) as port:
@@ -321,8 +328,8 @@ def send_to_cut_link(lab, watch, host):
 
 
 def refuse_packets(lab, watch, job):
-    """Some packets that are dropped, each counted under its reason; the others are
-    case_packets.py's.
+    """Sends some packets that are dropped, each counted under its reason; case_packets.py sends the
+    others.
     """
     liar = Liar(lab, job, 0, 0)
     with RawPort(lab.host_namespace(0)) as port:
@@ -371,7 +378,7 @@ class MixedLab(Lab):
 
 
 def start_memif_host(lab, timeout_ms):
-    """A host that waits on memif for a run that never begins."""
+    """Starts a host that waits on memif for a run that never begins."""
     members = ["--member", "m0:10.77.0.90", "--member", f"h0:{lab.host_ip(0)}"]
     job = json.loads(lab.ctl("-j", "jobs", "create", *members).stdout)
     return job, lab.spawn_perf(0, job, 0, 2, memif=f"{lab.memif_path}:0", address="10.77.0.90",
@@ -380,7 +387,7 @@ def start_memif_host(lab, timeout_ms):
 
 
 def moved_below_a_parent():
-    """What moves at a switch that sends sums up."""
+    """Returns the metrics that move at a switch that sends sums up."""
     faults = {"drop": 0.02, "duplicate": 0.02, "reorder": 0.02, "seed": 6}
     ranks = {0: 0, 1: 1}
     names = {"fanin_job_upward_total", "fanin_job_upward_repeats_total",
@@ -406,8 +413,8 @@ def moved_below_a_parent():
 
 
 def moved_by_hand():
-    """What only members do that have lost their tree, one tells a result that it has; and what a
-    handler counts itself.
+    """Moves the metrics of members that have lost their tree, one of which reports that it has a
+    result, and the metrics that a handler counts itself.
     """
     with running_lab(2, config={"metrics": {"listen": LISTEN}}) as lab:
         job = lab.create_job()
@@ -443,7 +450,9 @@ class RatedLab(Lab):
 
 
 def moved_by_a_rate():
-    """What waits at a port of 1 Mbit/s, where 30 frames take 0.3 s, and is marked."""
+    """Moves the metrics of frames that wait, and are marked, at a port of 1 Mbit/s, where 30 frames
+    take 0.3 s.
+    """
     names = {"fanin_port_backlog_bytes", "fanin_port_backlog_frames", "fanin_port_ecn_marked_total"}
     with RatedLab(2, "af_packet", 1500, config={"metrics": {"listen": LISTEN}}) as lab:
         lab.start_switch()
@@ -525,7 +534,7 @@ def every_metric_moves():
         fill_mac_table(lab, watch)
         for reason in ("fault_drop", "tx_full", "port_down"):
             expect(watch.value("fanin_drops_total", reason=reason) > 0, f"{reason} did not move")
-        # Another job of the same number: what is constant in a job changes.
+        # Another job has the same number: values that are constant within a job change.
         for number in (idle["id"], job["id"]):
             lab.ctl("jobs", "destroy", number)
         lab.create_job([0, 1], "--id", job["id"], "--handler", "multi", "--buffers", 3, "--slots",
@@ -544,7 +553,7 @@ def jobs_with_leaders_tell_their_timeouts_and_slots():
     with running_lab(2, config={"metrics": {"listen": LISTEN}}) as lab:
         job = lab.create_job([0, 1], "--handler", "canary", "--parameter", "least_us=30")
         told = {value["name"]: value for value in job_entry(lab, job)["values"]}
-        # The leaf of the leader waits three times as long.
+        # The leader's leaf waits three times as long.
         expect_equal(told["timeout_us"],
                      {"name": "timeout_us", "by": "leader", "each": [90, 90], "min": 90,
                       "median": 90, "max": 90},
@@ -582,7 +591,7 @@ def only_metrics_are_served():
 
 
 class Telemetry:
-    """A client of DPDK's telemetry socket, as dpdk-telemetry.py is one."""
+    """A client of DPDK's telemetry socket, like dpdk-telemetry.py."""
 
     def __init__(self, path):
         self.socket = socket.socket(socket.AF_UNIX, socket.SOCK_SEQPACKET)
@@ -605,8 +614,8 @@ class Telemetry:
 
 
 def expect_same(first, second, what):
-    """Two ways to ask the same; between the two a frame of the hosts' kernels may have passed, then
-    they are asked again.
+    """Expects the same answer by two ways; asks again if a frame of the hosts' kernels passed
+    between the two.
     """
     for _ in range(10):
         before, found, after = second(), first(), second()
@@ -617,7 +626,7 @@ def expect_same(first, second, what):
 
 
 def as_telemetry_has_it(value):
-    """A list of objects is an object of them by their numbers there."""
+    """A list of objects is an object there, whose keys are the objects' numbers."""
     if isinstance(value, dict):
         return {key: as_telemetry_has_it(member) for key, member in value.items()}
     if isinstance(value, list):
@@ -657,7 +666,7 @@ def check_telemetry(lab, client, job):
 
 
 def start_second_switch(lab, name):
-    """A switch of the same name on the same machine."""
+    """Starts a switch of the same name on the same machine."""
     path, control = lab.directory / "second.json", lab.directory / "second.sock"
     path.write_text(json.dumps({
         "name": name, "address": {"ip": "10.77.0.253"}, "control": {"socket": str(control)},
@@ -687,7 +696,7 @@ def telemetry_says_what_faninctl_says():
                 expect_equal(other.stop(), 0, "exit status of the second switch")
                 expect_equal(client.ask("/fanin/jobs"), ["1"],
                              "jobs after the second switch has gone")
-                # A client that is still there when the switch stops.
+                # A client is still connected when the switch stops.
                 expect_equal(lab.switch.stop(), 0, "exit status")
         expect(not directory.exists(), f"{directory} was left with {list(directory.glob('*'))}")
 
