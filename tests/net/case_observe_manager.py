@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: BSD-3-Clause
-"""What the manager tells of itself: metrics that move with what they count."""
+"""What the manager reports about itself: metrics that move with what they count."""
 
 from tests.net.support import Lab, case, expect, expect_equal, wait_until
 from tests.net.case_observe import Watch
@@ -9,7 +9,7 @@ from tests.net.prometheus import request
 
 LISTEN = "127.0.0.1:9465"
 
-# Why a metric may stay as it is.
+# The reasons why a metric may keep its value.
 STILL = {
     "fanin_manager_info": "it is 1 for its labels",
     "fanin_manager_jobs_limit": "configured",
@@ -19,7 +19,7 @@ STILL = {
 
 
 class ManagerWatch(Watch):
-    """Of a manager, whose played switches it has."""
+    """Watches the metrics of a manager with played switches."""
 
     def __init__(self, manager, switches):
         super().__init__(manager.namespace, LISTEN)
@@ -48,7 +48,7 @@ def refused_join(manager, code, **arguments):
 
 
 def move_jobs(watch, manager):
-    """Jobs that gather, run, lose hosts, end and are destroyed."""
+    """Makes jobs that gather, run, lose hosts, end and are destroyed."""
     first = manager.client()
     number = first.start("join", job="j", size=2, rank=0, ip=FOUR[0])
     watch.await_value("jobs", 1, "a job that gathers", state="gathering")
@@ -71,7 +71,7 @@ def move_jobs(watch, manager):
 
 
 def move_failures(watch, manager, switches):
-    """Switches that refuse, a ring, and a job that can't be made."""
+    """Makes switches that refuse, a ring, and a job that can't be made."""
     refused_join(manager, "no_path", ip="10.9.9.9")
     refused_join(manager, "invalid", size=4097)
     switches["leaf1"].refuse["jobs.create"] = ("no_room", "limits.max_jobs")
@@ -84,7 +84,7 @@ def move_failures(watch, manager, switches):
 
 
 def move_switches(watch, manager, switches):
-    """A switch with a stray job, one that loses a job, and two that are lost: their job moves, as
+    """A switch has a stray job, another loses a job, and two switches are lost: their job moves as
     long as there is another tree.
     """
     switches["leaf0"].jobs[900] = {"owner": "m0"}
@@ -119,7 +119,7 @@ def move_switches(watch, manager, switches):
 
 
 def move_servers(watch, manager, switches):
-    """A server with a job, which ends when it is lost as there is no other."""
+    """A server has a job, which ends when the server is lost, because there is no other."""
     watch.await_value("link_up", 1, "the server's link", a="spine0:s0", b="server0:eth0")
     expect_equal(watch.value("fanin_manager_server_jobs_limit", server="server0"), 64,
                  "jobs that the server may have")
@@ -153,8 +153,7 @@ def move_servers(watch, manager, switches):
 
 
 def move_refusals(watch, manager):
-    """One connection or line of each kind that comes to nothing, but those that take long to be
-    refused.
+    """Makes one failing connection or line of each kind, except those that take long to be refused.
     """
     def kind(name):
         return watch.value("fanin_manager_refusals_total", kind=name)
@@ -200,7 +199,7 @@ def move_refusals(watch, manager):
 
 
 def check_numbers(watch, manager):
-    """All counters are faninctl's."""
+    """The metrics are the same counters that faninctl shows."""
     stats = manager.ask("stats")
     watch.look()
     for name, number in stats["counters"].items():
@@ -233,7 +232,7 @@ def every_metric_of_the_manager_moves():
                      "metrics that moved although they are constant")
         expect_equal(sorted(set(STILL) - set(watch.last)), [],
                      "constant metrics that there are not")
-        # A host comes back to a manager that was killed: its counters start again.
+        # A host comes back to a manager that was killed: the manager's counters start again.
         clients, results = manager.join("b", FOUR[:1])
         manager.kill()
         close_all(clients)

@@ -1,6 +1,6 @@
 # SPDX-License-Identifier: BSD-3-Clause
 """The order of ranks of reproducible jobs: one digest wherever ranks are, after moves and over
-several trees, or a refusal by name.
+several trees, or a refusal that names the ranks.
 """
 
 import signal
@@ -16,8 +16,8 @@ RING = {"fallback": True, "endpoint": "10.77.0.1:4000"}
 
 
 def start(fabric, where, trees=1, **options):
-    """where: a letter for each rank, "a" for the first leaf: it gets the next host there. Returns
-    the ranks' processes.
+    """Starts a job, and returns the ranks' processes. where: a letter for each rank, "a" for the
+    first leaf; the rank runs on the next host there.
     """
     leaves = [switch for switch in fabric.topology.switches if switch.startswith("leaf")]
     left = {leaf: [host for host, switch in enumerate(fabric.topology.switch_of) if switch == leaf]
@@ -38,7 +38,7 @@ def finish(fabric, ranks):
 
 
 def digest_of(reports, where):
-    """The one digest of all ranks, whose sums have to be those of the order."""
+    """Returns the one digest of all ranks, whose sums have to be those of the order."""
     for rank, report in enumerate(reports):
         expect_equal((report["ok"], report["error"], report["mismatches"], report["in_network"]),
                      (True, None, 0, True), f"{where}: rank {rank}")
@@ -57,8 +57,8 @@ def expect_refused(reports, where, *words):
                f"{where}: a message of {len(report['error']['message'])} characters")
 
 
-# Ranks on one leaf, in a row, reversed, and with the leaf at the root that has no row; None: named,
-# and refused.
+# Placements of ranks: on one leaf, in a row, reversed, and with a leaf at the root whose ranks are
+# no row. Each comes with the words that refuse it, or "".
 PLACEMENTS = (
     (("aaaa", ""), ("aabb", ""), ("bbaa", ""), ("abab", "ranks 0, 2 at leaf0, 1, 3 at leaf1")),
     (("aaaaa", ""), ("aaaab", ""), ("aabbb", ""),
@@ -86,7 +86,7 @@ def reproducible_sums_have_one_digest_on_any_leaves_and_trees_or_are_refused_by_
                 else:
                     digests.add(digest_of(reports, where))
             expect_equal(len(digests), 1, f"digests of {placements}: {digests}")
-        # Over both spines, one of which is killed.
+        # The job uses both spines, one of which is killed.
         ranks = start(fabric, "aaaabbbb", trees=2, bytes=2 * MIB, iters=30)
         wait_until(lambda: all(job["stats"]["results"] > 200 for spine in ("spine0", "spine1")
                                for job in fabric.ask(spine, "jobs.list")["jobs"]
@@ -110,7 +110,7 @@ def three_levels_have_the_digest_of_one_switch():
         expect_equal(len(digests), 1, f"digests of 8 ranks: {digests}")
         expect_refused(finish(fabric, start(fabric, "aaccbbdd")), "leaves of two switches in turns",
                        "ranks 0-1, 4-5 at agg0, 2-3, 6-7 at agg1")
-        # The fifth place is taken of the one switch that has four.
+        # A leaf has only four hosts, so 4 ranks compare one switch with two.
         one = digest_of(finish(fabric, start(fabric, "aaaa")), "one switch")
         expect_equal(digest_of(finish(fabric, start(fabric, "aacc")), "two switches"), one,
                      "digest of 4 ranks")
@@ -125,15 +125,15 @@ def await_results(fabric, switch, count):
 
 @case(180)
 def a_host_that_moves_keeps_the_order_or_the_job_ends():
-    """Rank 1 has a second link. Without the first it is alone at its leaf, so that leaf0 has no row
-    any more.
+    """Rank 1 has a second link. Without the first link it is alone at its leaf, so the ranks at
+    leaf0 are no row any more.
     """
     many = {"bytes": 2 * MIB, "iters": 25}
     with Fabric(leaf_spine(2, 1, 5, dual_homed=[1], in_order=True)) as fabric:
         fabric.start()
         fabric.start_manager()
         expected = digest_of(finish(fabric, start(fabric, "aaaa", **many)), "one switch")
-        # Four ranks: leaf0 becomes the root of the other leaf.
+        # Four ranks: leaf0 becomes the root above the other leaf.
         ranks = start(fabric, "aaaa", **many)
         await_results(fabric, "leaf0", 200)
         ip_in(fabric.host_namespace(1), "link", "set", HOST_INTERFACE, "down")
@@ -144,7 +144,7 @@ def a_host_that_moves_keeps_the_order_or_the_job_ends():
         wait_until(lambda: not any(switch.get("ports_down")
                                    for switch in fabric.ask_manager("topology")["switches"]), 60,
                    "the link to be up again, as the manager has heard")
-        # Five: ranks 1 and 4 would be behind one spine.
+        # Five ranks: ranks 1 and 4 would be behind one spine.
         ranks = start(fabric, "aaaac", bytes=2 * MIB, iters=100000)
         await_results(fabric, "leaf0", 200)
         ip_in(fabric.host_namespace(1), "link", "set", HOST_INTERFACE, "down")
@@ -157,7 +157,7 @@ def a_host_that_moves_keeps_the_order_or_the_job_ends():
 
 
 def refused(manager, switches, code, words, ips=tuple(FOUR), **options):
-    """No switch is asked for what is refused, and every host is told alike."""
+    """Expects a refusal before any switch is asked, with the same words for every host."""
     clients = [manager.client() for _ in ips]
     numbers = [client.start("join", job="refused", size=len(ips), rank=rank, ip=ip, **options)
                for rank, (client, ip) in enumerate(zip(clients, ips))]
@@ -182,7 +182,7 @@ def what_a_job_promises_is_refused_before_a_switch_is_asked():
                  "the order of ranks never sums up by themselves"]
         refused(manager, switches, "order", order, reproducible=True)
         refused(manager, switches, "order", order, reproducible=True, trees=2, **RING)
-        # The first one that asks for it is told at once.
+        # The first host that asks for it gets its answer at once.
         refused(manager, switches, "invalid", ['"single"', 'expected "tree" or "auto"'],
                 reproducible=True, handler="single")
         refused(manager, switches, "invalid",
@@ -192,7 +192,7 @@ def what_a_job_promises_is_refused_before_a_switch_is_asked():
                 reproducible=True, handler="ring", **RING)
         expect_equal([name for name, switch in switches.items() if switch.created], [],
                      "switches that were asked")
-        # In a row, and on one switch.
+        # Jobs in a row, and on one switch.
         row = ["10.77.0.1", "10.77.0.2", "10.77.1.1", "10.77.1.2"]
         for options in ({"reproducible": True}, {"reproducible": True, "trees": 2}):
             clients, results = manager.join("row", row, **options)
@@ -214,7 +214,8 @@ def what_a_job_promises_is_refused_before_a_switch_is_asked():
 
 @case(60)
 def ranks_that_nobody_asks_for_follow_leaves_and_addresses():
-    """Whoever comes first; the leaf with four of them comes before the one with two."""
+    """The order of arrival does not matter; the leaf with four ranks comes before the one with two.
+    """
     ips = ["10.77.0.1", "10.77.0.2", "10.77.1.1", "10.77.1.2", "10.77.1.3", "10.77.1.4"]
     with Lab(1, "af_packet") as lab:
         switches = played(lab, hosts=4)
@@ -235,7 +236,8 @@ def ranks_that_nobody_asks_for_follow_leaves_and_addresses():
 
 @case(60)
 def a_reproducible_job_moves_where_a_plain_one_can():
-    """Two hosts at each leaf, and then all four at one: a slot of the job holds more packets there.
+    """Two hosts are at each leaf, and then all four at one: a slot of the job holds more packets
+    there.
     """
     with Lab(1, "af_packet") as lab:
         switches = played(lab, spines=1, hosts=4)
@@ -264,8 +266,8 @@ def a_reproducible_job_moves_where_a_plain_one_can():
 
 @case(60)
 def a_job_goes_on_if_other_links_of_its_hosts_keep_its_order():
-    """Four hosts at leaf0, of which the last one loses its link there: the third one has to go with
-    it, and the second one to stay.
+    """Four hosts are at leaf0, and the last one loses its link there: the third host has to move
+    with it, and the second one to stay.
     """
     with Lab(1, "af_packet") as lab:
         switches = played(lab, leaves=3, spines=1, hosts=4)
@@ -315,8 +317,8 @@ def moves_with_its_slots(lab, switches, topology, ips, begins, losses, ends):
 
 @case(60)
 def slots_suffice_for_rows_of_different_lengths():
-    """4, 2 and 2 ranks at three leaves, then 4, 2, 1 and 1 at four: three sums may wait for each
-    other at the spine.
+    """4, 2 and 2 ranks are at three leaves, then 4, 2, 1 and 1 at four: three sums may wait for
+    each other at the spine.
     """
     with Lab(1, "af_packet") as lab:
         switches = played(lab, leaves=4, spines=1, hosts=4)
@@ -337,7 +339,7 @@ def slots_suffice_for_rows_of_different_lengths():
 
 @case(60)
 def slots_suffice_for_a_leaf_above_spines():
-    """No spine is left that reaches all leaves, so the first one becomes the root, with two spines
+    """No spine is left that reaches all leaves, so the first leaf becomes the root, with two spines
     below it beside its hosts.
     """
     with Lab(1, "af_packet") as lab:

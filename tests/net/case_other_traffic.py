@@ -1,7 +1,7 @@
 # SPDX-License-Identifier: BSD-3-Clause
-"""Traffic that is not Fanin's, between a host behind a packet port and one behind each kind of
-port, and back: TCP, UDP of several flows (UDP_SEGMENT), and fragments, over IPv4 and IPv6, without
-a tag and in a VLAN. All arrives whole, and tshark finds no wrong checksum.
+"""Traffic other than Fanin's between a host behind a packet port and one behind each kind of port,
+both ways: TCP, UDP of several flows (UDP_SEGMENT), and fragments, over IPv4 and IPv6, without a tag
+and in a VLAN. All traffic arrives whole, and tshark finds no wrong checksum.
 """
 
 import collections
@@ -28,19 +28,19 @@ LONGEST = 1518  # an Ethernet frame at MTU 1500, and the tag
 
 
 class End(NamedTuple):
-    """A host as others see it."""
+    """A host with its namespace, interface and addresses."""
 
     namespace: str
     interface: str
     number: int  # of its addresses
 
     def addresses(self):
-        """IPv4 and IPv6, without a tag and in the VLAN."""
+        """Returns its addresses: IPv4 and IPv6, without a tag and in the VLAN."""
         return [f"{net}{self.number}" for net in ("10.77.0.", "fd77::", "10.78.0.", "fd78::")]
 
     def set_up(self):
-        """Gives it the addresses that it lacks, and an interface in the VLAN, also where the kernel
-        has no interfaces of VLANs.
+        """Gives the host the addresses that it lacks, and an interface in the VLAN, also where the
+        kernel has no interfaces of VLANs.
         """
         with inside(self.namespace):
             run(["ip", "link", "add", "link", self.interface, "name", VLAN_INTERFACE, "type",
@@ -58,8 +58,8 @@ class End(NamedTuple):
 
 
 class WithMemif(Lab):
-    """Behind the second port, of memif, is dpdk-testpmd, and behind it a TAP device in the
-    namespace of host 1.
+    """The second port is memif; behind it is dpdk-testpmd with a TAP device in the namespace of
+    host 1.
     """
 
     INTERFACE = "behind"
@@ -85,9 +85,7 @@ class WithMemif(Lab):
 
 
 def send_flows(source, target, address):
-    """A message of each flow is on its way at the same time, which the kernel is to send as
-    segments.
-    """
+    """Sends a message of each flow at the same time; the kernel sends them as segments."""
     with contextlib.ExitStack() as stack:
         receivers = [open_receiver(stack, target, address, PORT + flow) for flow in range(FLOWS)]
         senders = [stack.enter_context(open_socket(source, family_of(address), socket.SOCK_DGRAM))
@@ -124,8 +122,8 @@ def send_all(source, target):
 
 
 def statuses(lab, frames):
-    """What tshark finds of the checksums of frames, by kinds of packets. Fragments of a packet
-    count as one.
+    """Returns tshark's verdicts on the checksums of frames, by kinds of packets. The fragments of a
+    packet count as one.
     """
     fields = ("vlan.id", "ip.checksum.status", "ipv6.version", "tcp.checksum.status",
               "udp.checksum.status", "icmpv6.checksum.status")
@@ -148,7 +146,7 @@ def statuses(lab, frames):
 
 
 def expect_right_checksums(lab, frames, where):
-    """Frames are all that send_all sent to one end."""
+    """Expects right checksums. frames: all frames that send_all sent to one end."""
     found = statuses(lab, frames)
     expect(all(list(counter) == ["good"] for counter in found.values()),
            f"checksums at {where}: {found}")
@@ -165,8 +163,8 @@ def expect_right_checksums(lab, frames, where):
 
 
 def cross(lab, there):
-    """Both ways between host 0 and another end. What comes to either left its port as complete
-    frames.
+    """Sends both ways between host 0 and another end. Frames that arrive at either end left its
+    port complete.
     """
     here = End(lab.host_namespace(0), HOST_INTERFACE, 1)
     here.set_up()
@@ -186,8 +184,8 @@ def expect_no_losses(lab):
 @case()
 def other_traffic_crosses_packet_ports_whole():
     """Super-frames stay whole, and the kernels at the ends know which checksums are still to be
-    made. Where the switch's interfaces can't make them, nor take super-frames, its kernel does so
-    before the frames leave: these tshark sees.
+    made. A switch interface may be unable to make checksums or to take super-frames: then the
+    switch's kernel makes both before the frames leave, and tshark sees these frames.
     """
     with running_lab(2, "af_packet", 1500) as lab:
         here, there = (End(lab.host_namespace(host), HOST_INTERFACE, host + 1) for host in range(2))

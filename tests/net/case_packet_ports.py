@@ -24,7 +24,7 @@ PACKET_FANOUT = 18
 
 
 class PacketLab(Lab):
-    """Ports with these arguments behind the interface's name."""
+    """Ports of the packet driver with these arguments after the interface's name."""
 
     arguments = "qdisc_bypass=1"
 
@@ -37,7 +37,7 @@ class TwoQueues(PacketLab):
 
 
 class Queued(PacketLab):
-    """Frames leave by the interfaces' queue disciplines."""
+    """Frames leave through the queue disciplines of the interfaces."""
 
     arguments = "qdisc_bypass=0"
 
@@ -72,7 +72,7 @@ def fragments_pass_packet_ports_with_two_queues():
 
 @case()
 def several_switches_share_a_namespace():
-    """Each has the packet ports of its own hosts, with one queue and with several."""
+    """Each switch has the packet ports of its own hosts, with one queue and with several."""
     for arguments in ("qdisc_bypass=1", "qpairs=2"):
         with running_lab(6, "af_packet", 1500, base=PacketLab) as lab:
             controls = []
@@ -107,7 +107,7 @@ def several_switches_share_a_namespace():
 
 @case()
 def groups_of_sockets_of_others_are_no_obstacle():
-    """A switch whose sockets' groups were numbered by process and interface would find its number
+    """A switch that numbered its sockets' groups by process and interface would find its number
     taken here.
     """
     for base in (PacketLab, TwoQueues):
@@ -150,22 +150,22 @@ def a_packet_port_starts_with_right_arguments_only():
 
 @case()
 def frames_that_the_kernel_refuses_wait_and_arrive():
-    """The port's queue discipline takes few frames at a time: what it refuses is offered again, and
-    nothing is lost.
+    """The port's queue discipline takes few frames at a time: the port offers refused frames again,
+    and nothing is lost.
     """
     with running_lab(2, "af_packet", 1500, base=Queued) as lab:
         answered(lab, 0, lab.host_ip(1))
         with inside(lab.switch_namespace):
             run(["tc", "qdisc", "add", "dev", lab.switch_interface(1), "root", "tbf", "rate",
                  "4mbit", "burst", "3000", "limit", "6000"])
-        # 100 at once, which are 20 times as much as the discipline holds.
+        # 100 pings at once are 20 times as much as the discipline holds.
         expect_equal(answered(lab, 0, lab.host_ip(1), count=100, size=1000, interval=0), 100,
                      "pings through a full queue discipline")
         port = port_of(lab, "h1")
         expect(port["tx_delayed"] > 10, f"{port['tx_delayed']} frames waited")
         expect_equal(port["tx_dropped"], 0, "frames that were not taken")
         expect_equal(lab.drops()["tx_full"], 0, "tx_full")
-        # More than may wait is lost, and counted once.
+        # Frames beyond the limit of waiting frames are lost, and counted once.
         frame = ethernet(lab.host_mac(1), lab.host_mac(0), EXPERIMENT, bytes(1400))
         before = lab.frames()
         with RawPort(lab.host_namespace(0)) as sender:
@@ -200,8 +200,8 @@ LONG_FRAMES = 400
 
 
 def seconds_of_pings(lab, source, host):
-    """How long pings take, one after the other, without the time in which the thread that lacked a
-    core longest had none; each has an answer.
+    """Returns the seconds that pings take, one after the other, less the time without a core of the
+    thread that waited longest for one; each ping has an answer.
     """
     start, waited = time.monotonic(), threads_without_core(lab.switch.pid)
     for number in range(SMALL_PINGS):
@@ -214,7 +214,7 @@ def seconds_of_pings(lab, source, host):
 
 
 def worker_seconds(lab):
-    """CPU seconds that the switch's threads have had."""
+    """Returns the CPU seconds that the switch's threads have had."""
     return sum(int(path.read_text().split()[0])
                for path in Path("/proc", str(lab.switch.pid), "task").glob("*/schedstat")) / 1e9
 
@@ -231,7 +231,7 @@ def ping_times(lab):
 
 @case(120)
 def frames_wake_a_worker_that_sleeps():
-    """It sleeps long and hardly runs while nothing comes, and lets pings pass at once."""
+    """While nothing arrives the worker sleeps long and hardly runs; it passes pings at once."""
     with running_lab(2, "af_packet", 1500,
                      config={"idle": {"policy": "sleep", "empty_polls": 1,
                                       "sleep_us": 100000}}) as lab:
@@ -259,8 +259,8 @@ def set_host_mtu(lab, host, mtu):
 
 
 def a_lower_mtu_of_a_host_delays_no_others(base):
-    """A rank's host takes no frame as long as results any more, and later does again: what is short
-    passes, and the job goes on.
+    """A rank's host stops taking frames as long as results, and takes them again later: short
+    frames pass, and the job goes on.
     """
     with running_lab(4, "af_packet", 1500, base=base) as lab:
         job = lab.create_job([0, 1, 2])
@@ -268,8 +268,8 @@ def a_lower_mtu_of_a_host_delays_no_others(base):
         wait_for_results(lab, job, 1000)
         before = seconds_of_pings(lab, 3, 2)
         set_host_mtu(lab, 2, 600)
-        # Answers to the queries of rank 2, pings, and frames of other hosts, long and short, go
-        # through one port.
+        # One port carries answers to the queries of rank 2, pings, and frames of other hosts, long
+        # and short.
         frame = ethernet(lab.host_mac(2), lab.host_mac(1), EXPERIMENT, bytes(1400))
         with RawPort(lab.host_namespace(1)) as sender:
             stop = threading.Event()
@@ -289,7 +289,7 @@ def a_lower_mtu_of_a_host_delays_no_others(base):
                "s without")
         port, drops = port_of(lab, "h2"), lab.drops()
         expect(drops["tx_refused"] >= LONG_FRAMES / 2, f"{drops['tx_refused']} frames were refused")
-        # A window of results, and what comes before the first frame is given up, may be more than
+        # A window of results and the frames that come before the first is given up may be more than
         # may wait.
         expect(drops["tx_refused"] + drops["tx_full"] >= LONG_FRAMES,
                f"not all of {LONG_FRAMES} frames are counted: {drops}")
@@ -316,8 +316,8 @@ DATAGRAMS = 200
 
 
 def datagrams_arrived(lab, size):
-    """How many of DATAGRAMS large datagrams from host 0 arrive whole at host 1, with a pause
-    between two.
+    """Returns how many of DATAGRAMS large datagrams from host 0 arrive whole at host 1, with a
+    pause between two.
     """
     with inside(lab.host_namespace(1)), socket.socket(socket.AF_INET,
                                                       socket.SOCK_DGRAM) as receiver:

@@ -1,6 +1,6 @@
 # SPDX-License-Identifier: BSD-3-Clause
-"""Bad packets of every kind are counted under their own names and touch no job that runs; good ones
-are dissected.
+"""Bad packets of every kind are counted under their own names and touch no running job; the
+dissector decodes good ones.
 """
 
 import random
@@ -26,7 +26,7 @@ FLOATS = struct.pack("<16f", *range(16))
 
 
 class Liar:
-    """Makes packets that are right for one member of one job but for what the caller changes."""
+    """Makes packets that are right for one member of one job except for the caller's changes."""
 
     def __init__(self, lab, job, host, rank):
         self.lab, self.host = lab, host
@@ -51,8 +51,8 @@ def send_and_count(lab, port, name, frame):
     port.send(frame)
     wait_until(lambda: lab.drops()[name] > before[name], 60, f"a packet to be counted as {name}")
     after = lab.drops()
-    # Not this packet's matter: what the job that runs meanwhile may cause, and what the host's
-    # kernel answers to a refusal that no process of the host waits for.
+    # These counters are ignored: the job that runs meanwhile may raise them, and so may the answer
+    # of the host's kernel to a refusal for which no process of the host waits.
     aside = {"tx_full", "local_unhandled"} - {name}
     changed = {key: after[key] - before[key] for key in after if after[key] != before[key]
                and key not in aside}
@@ -60,7 +60,7 @@ def send_and_count(lab, port, name, frame):
 
 
 def malformed(liar, epoch):
-    """(counter, frame): what the validation of a single packet has to find."""
+    """Returns (counter, frame) of packets that fail the validation of a single packet."""
     good = liar.contribution(epoch=epoch)
     content = good[42:]
     body = join_body(1, 4, 3474)
@@ -121,7 +121,7 @@ def malformed(liar, epoch):
 
 
 def foreign(liar, epoch):
-    """(counter, frame): well-formed packets that no member of the job would send."""
+    """Returns (counter, frame) of well-formed packets that no member of the job would send."""
     return [
         ("job_unknown", liar.contribution(job=4711, epoch=epoch)),
         ("rank_unknown", liar.contribution(rank=63, epoch=epoch)),
@@ -141,7 +141,7 @@ def foreign(liar, epoch):
 
 
 def send_beside_a_job(make_frames):
-    """Sends frames from host 1 while a job of four hosts runs, which has to stay exact."""
+    """Sends frames from host 1 while a job of four hosts runs; the job has to stay exact."""
     with running_lab(4) as lab:
         job = lab.create_job()
         ranks = start_ranks(lab, job, bytes=MIB, iters=60)
@@ -189,8 +189,8 @@ def is_answer(packet_type):
 
 def join_by_hand(lab, job, port, liar, size, later=b""):
     """
-    Joins a member from a raw socket, cookie and all, and returns the epoch that the switch
-    answered. later: what a later version has appended to the body.
+    Joins a member from a raw socket, with the cookie, and returns the epoch of the switch's answer.
+    later: bytes that a later version has appended to the body.
     """
     cookie = 0
     for _ in range(2):
@@ -202,7 +202,7 @@ def join_by_hand(lab, job, port, liar, size, later=b""):
 
 
 def refusal_of(port, frame):
-    """Sends a frame, and returns what the REFUSED says that answers it: version, reason,
+    """Sends a frame, and returns the fields of the REFUSED that answers it: version, reason,
     contributions, progress, members and UDP port.
     """
     port.send(frame)
@@ -229,7 +229,7 @@ def a_host_of_the_version_before_is_told_both_versions():
             found = refusal_of(second,
                                liars[1].make(JOIN, join_body(8, 2, lab.mtu)[:24], version=2, key=1))
             expect_equal(found[:3], (2, 22, 3), "what an older stranger is told")
-            # By a translator of addresses the JOIN comes from another one than it says.
+            # Behind an address translator the JOIN comes from another address than it states.
             found = refusal_of(first,
                                liars[0].make(JOIN, join_body(7, 2, lab.mtu, address="192.168.0.9")))
             expect_equal(found[:5], (3, 21, 0, lab.host_ip(0), 7),
@@ -311,8 +311,8 @@ def garbage_does_no_harm():
                 frame = bytearray(good[:random.randrange(15, len(good))]
                                   if random.random() < 0.5 else good)
                 for _ in range(random.randrange(1, 8)):
-                    # The key stays, that the packets get far; the epoch is one that the job does
-                    # not have.
+                    # The key stays, so the packets get far; the epoch is one that the job does not
+                    # have.
                     place = random.choice([index for index in range(12, len(frame))
                                            if not 74 <= index < 82])
                     if 50 <= place < 54:
@@ -359,7 +359,7 @@ def the_dissector_knows_every_reason():
 @case()
 def a_capture_of_a_job_is_dissected():
     with running_lab(2, "af_packet", mtu=1500, base=WireLab) as lab:
-        # A socket on each end of the link sees what comes in there.
+        # A socket on each end of the link sees the frames that arrive there.
         with RawPort(lab.host_namespace(0)) as down, \
                 RawPort(lab.switch_namespace, lab.switch_interface(0)) as up:
             job = lab.create_job(None, "--accumulate", "f32")
@@ -379,8 +379,8 @@ def a_capture_of_a_job_is_dissected():
         for packet_type in (CONTRIBUTION, RESULT, JOIN, JOIN_ACK, LEAVE, REFUSED):
             expect(packet_type in by_type,
                    f"no packet of type {packet_type} in the capture, found {sorted(by_type)}")
-        # On a busy machine a host is asked whether it is there: with no key, for its port may be
-        # another process's by now.
+        # On a busy machine the switch probes a host: without a key, because the host's port may
+        # belong to another process by now.
         wrong = [row for row in rows if int(row[1]) != job["id"] or
                  int(row[6], 16) != (0 if int(row[0]) == PROBE else job_key(job, int(row[0])))]
         expect_equal(wrong, [], "packets of another job, or with another key")
@@ -411,8 +411,8 @@ def a_capture_of_a_job_is_dissected():
 
 
 def tagged(packet_type, payload, **changes):
-    """A packet with a tag whose nonce is bytes 0 to 15 and whose code is bytes 16 to 31; nobody
-    checks them here.
+    """Returns a packet with a tag whose nonce is bytes 0 to 15 and whose code is bytes 16 to 31;
+    nobody checks them here.
     """
     fields = {"flags": 8, **changes}
     return packet(header(packet_type, 7, 1, payload + bytes(range(32)), **fields),
@@ -426,7 +426,7 @@ def tags_are_dissected_behind_the_payload():
     shape = {"dtype": "f32", "op": "sum"}
     frames = [tagged(CONTRIBUTION, FLOATS, count=16, **shape), tagged(JOIN_ACK, ack),
               tagged(CONTRIBUTION, b"", count=0, **shape), tagged(QUERY, b"", number=1),
-              # That of a job without tags.
+              # This JOIN_ACK is of a job without tags.
               packet(header(JOIN_ACK, 7, 1, ack[:44] + bytes(92)), "02:fa:00:00:01:01",
                      "10.77.0.1")]
     short = packet(header(CONTRIBUTION, 7, 1, bytes(31), flags=8, count=0, **shape),
@@ -473,7 +473,7 @@ def ack_body(state=1, size=2, handler=b"single", flags=4):
 
 
 def faults_of(place, frames):
-    """The names of what the dissector finds wrong with each frame."""
+    """Returns the names of the faults that the dissector finds in each frame."""
     rows = dissected(place, list(enumerate(frames)), *FAULTS, "frame.number")
     return [{fault.removeprefix("fanin.bad_") for fault, value in zip(FAULTS, row) if value}
             for row in rows]
@@ -493,8 +493,7 @@ def the_dissector_flags_what_is_unknown():
         ({"dtype"}, by_hand(CONTRIBUTION, FLOATS, **{**shape, "dtype": 77})),
         ({"extension"}, by_hand(CONTRIBUTION, FLOATS, extension=1, **shape)),
         ({"extension"}, by_hand(CONTRIBUTION, FLOATS, extension_len32=1, **shape)),
-        # The job has two ranks, as its JOIN_ACK said; of others no more is known than what any job
-        # may have.
+        # The job has two ranks, as its JOIN_ACK said; other jobs may have as many ranks as any job.
         ({"rank"}, by_hand(CONTRIBUTION, FLOATS, rank=2, **shape)),
         ({"rank"}, by_hand(QUERY, rank=2, number=1)),
         (set(), by_hand(CONTRIBUTION, FLOATS, job=8, rank=4095, **shape)),
@@ -508,10 +507,10 @@ def the_dissector_flags_what_is_unknown():
         ({"handler"}, by_hand(JOIN_ACK, ack_body(handler=b"sixteen_letters_"))),
         (set(), by_hand(JOIN_ACK, ack_body(handler=b"fifteen_letters"))),
         ({"state"}, by_hand(ANSWER, bytes(88), count=4, number=1)),
-        # Bodies may be longer, of a later version.
+        # A later version's bodies may be longer.
         (set(), by_hand(JOIN, join_body(1, 2, 1500) + b"x")),
         ({"length"}, by_hand(JOIN, join_body(1, 2, 1500)[:-1])),
-        # Those by which one joins are known as they were in the version before.
+        # The packets of joining are known in the form of the version before, too.
         (set(), by_hand(JOIN, join_body(1, 2, 1500)[:24], version=2)),
         ({"length"}, by_hand(JOIN, join_body(1, 2, 1500)[:23], version=2)),
         (set(), by_hand(REFUSED, version=2, count=8, contributions=3)),
@@ -536,7 +535,7 @@ def the_dissector_flags_what_is_unknown():
 
 
 def set_bytes(ranks, n_ranks):
-    """A set of ranks as a body has it in a job of so many."""
+    """Returns a set of ranks as a body has it in a job of so many ranks."""
     return sum(1 << rank for rank in ranks).to_bytes((n_ranks + 63) // 64 * 8, "little")
 
 
@@ -625,12 +624,12 @@ def writes_to_a_region_are_dissected_with_their_address():
 
 
 def min_of(row):
-    """A packet's payload and shape that are no more than its type asks for."""
+    """Returns the smallest payload and shape that a packet's type asks for."""
     if row.payload == "elements":
         return {"payload": FLOATS, "dtype": "f32", "op": "sum", "count": 16}
     if row.payload == "shard":
         return {"payload": b"", "dtype": "f32", "op": "sum", "members": 100}
-    # A JOIN_ACK of zeros would be one of a job without ranks.
+    # A JOIN_ACK of zeros would belong to a job without ranks.
     return {"payload": ack_body()[:row.body_len] if row.code == JOIN_ACK else bytes(row.body_len)}
 
 
@@ -677,7 +676,7 @@ def the_dissector_is_told_of_other_types():
         told = dissected(place, frames, *fields, types=types)
         faults = dissected(place, frames, "frame.number", types=types,
                            display_filter=" || ".join(("_ws.malformed", *FAULTS)))
-        # What can't be read, and codes that are not free, change nothing.
+        # Rows that can't be read, and codes that are not free, change nothing.
         odd = dissected(place, frames, *fields,
                         types="1 MINE down,192 LOWER sideways,193,300 X up,200 b down")
         untold = dissected(place, frames, *fields)
@@ -699,7 +698,7 @@ MADE_OF_PACKETS = ("wire/fanin.lua", "docs/protocol.md")
 
 
 def make_tables(root, *options):
-    """wire/packets.py on a source tree: its exit status and what it prints."""
+    """Runs wire/packets.py on a source tree. Returns its exit status and what it prints."""
     result = run([sys.executable, SOURCE_DIR / "wire" / "packets.py", "--root", root, *options],
                  check=False)
     return result.returncode, result.stdout + result.stderr
@@ -736,7 +735,7 @@ def the_tables_of_packet_types_are_up_to_date():
         make_tables(root)
         expect_equal([(root / name).read_text() for name in MADE_OF_PACKETS], before,
                      "tables of the old rows")
-        # What can't be read is told, and nothing is written.
+        # wire/packets.py reports rows that can't be read, and writes nothing.
         n_rows = len(re.findall(r"^\s*X\(", text, re.MULTILINE))
         expect(n_rows >= 22, f"{n_rows} rows of packet types")
         for old, new, complaint in (("X(QUERY, 10, UP,", "X(QUERY, 10, SIDEWAYS,",
@@ -760,7 +759,8 @@ def what_a_capture_cut_off_is_no_fault():
                              tagged(CONTRIBUTION, FLOATS, **shape), by_hand(QUERY, number=1)]))
     with tempfile.TemporaryDirectory() as directory:
         place = SimpleNamespace(directory=Path(directory))
-        # Within the Ethernet, UDP and Fanin headers; with all of these; in the payload; in the tag.
+        # Cut off within the Ethernet, UDP and Fanin headers; after all of these; in the payload; in
+        # the tag.
         for snap_len in (42, 44, 60, 96, 96 + 17, 96 + 64 + 5):
             faults = dissected(place, frames, "frame.number",
                                display_filter=" || ".join(("_ws.malformed", *FAULTS)),
@@ -793,7 +793,7 @@ def small_floats_are_shown_as_numbers():
     with tempfile.TemporaryDirectory() as directory:
         place = SimpleNamespace(directory=Path(directory))
         rows = dissected(place, list(enumerate(frames)), "fanin.element.float")
-    # It shows fifteen digits.
+    # The dissector shows fifteen digits.
     for row, expected, name in ((rows[0], values, "f16"), (rows[1], brains, "bf16")):
         expect_equal(row[0].split(","), [f"{value:.15g}" for value in expected],
                      f"elements of {name}")

@@ -1,6 +1,6 @@
 # SPDX-License-Identifier: BSD-3-Clause
 """Benchmarks in pairs with an older commit (./dev bench core and io --against): their ratios, their
-turns, and what they refuse.
+turns, and their refusals.
 """
 
 import json

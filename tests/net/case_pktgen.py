@@ -24,7 +24,7 @@ LATENCIES = ("p50", "p99", "p99.9", "max")
 
 
 def generate(lab, gathered, timeout=60, **options):
-    """Runs fanin-pktgen to its end, on jobs that it makes itself unless told otherwise."""
+    """Runs fanin-pktgen to its end; it makes its own jobs unless the options name one."""
     if "job" not in options:
         options.setdefault("control", str(lab.socket_path))
     process = gathered.spawn_pktgen(**options)
@@ -33,7 +33,7 @@ def generate(lab, gathered, timeout=60, **options):
 
 
 def row_of(process, **expected):
-    """The one row of a run that ended well, with these fields."""
+    """Returns the one row of a run that ended well, with these fields."""
     expect_equal(process.popen.returncode, 0, f"exit status ({process.stderr().strip()[-300:]})")
     report = json.loads(process.stdout())
     expect(report["machine"]["cpu"], "the report does not name the CPU")
@@ -97,7 +97,7 @@ def pktgen_is_exact_on_several_jobs():
 @case()
 def pktgen_hosts_share_ports():
     with running_lab(2, "af_packet", MTU, base=WireLab) as lab:
-        # Nothing is sent again because a busy machine takes longer.
+        # The timeouts are long, so a busy machine causes no repeats.
         row_of(generate(lab, Gathered(lab), json=True, hosts=6, blocks=500, payload=256, window=16,
                         timeout_ms=60000, stall_ms=60000),
                hosts=6, contributions=3000, duplicates=0, lost=0)
@@ -203,7 +203,7 @@ def pktgen_leaves_and_destroys_on_sigint():
 
 
 def frames_of(path):
-    """The frames of a capture file, without their times."""
+    """Returns the frames of a capture file, without their times."""
     data, at, frames = path.read_bytes(), 24, []
     expect_equal(struct.unpack_from("<IHH", data), (0xa1b2c3d4, 2, 4), f"head of {path.name}")
     while at < len(data):
@@ -218,15 +218,15 @@ def block_of(frame):
 
 
 def sum_of(frames):
-    """The payloads' sum in i32."""
+    """Returns the payloads' sum in i32."""
     columns = zip(*(struct.unpack(f"<{(len(frame) - HEADERS) // 4}I", frame[HEADERS:])
                     for frame in frames))
     return b"".join(struct.pack("<I", sum(column) & 0xffffffff) for column in columns)
 
 
 def send_all(gathered, captures):
-    """Sends the captures' frames block by block from the hosts' ends and waits for all results:
-    each host's, by block.
+    """Sends the captures' frames block by block from the hosts' ends and waits for all results.
+    Returns each host's results, by block.
     """
     ports = [RawPort(gathered.namespace, end) for end in gathered.ends]
     received = [{} for _ in ports]
@@ -290,8 +290,8 @@ def pktgen_captures_can_be_replayed():
 
 
 def check_results(prefix, *results):
-    """Runs tools/pktgen/replay/check_results.py on files of results: its exit status and what it
-    printed.
+    """Runs tools/pktgen/replay/check_results.py on files of results. Returns its exit status and
+    what it printed.
     """
     checker = run([sys.executable, str(SOURCE_DIR / "tools/pktgen/replay/check_results.py"),
                    "--prefix", str(prefix), *map(str, results)],

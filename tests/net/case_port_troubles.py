@@ -1,7 +1,7 @@
 # SPDX-License-Identifier: BSD-3-Clause
 """
-What others on the machine do to a port's interface while the switch runs: each way to make a port
-deaf is named in the log, by faninctl ports and in the metrics, and mended where that is possible.
+What others on the machine do to a port's interface while the switch runs: the log, faninctl ports
+and the metrics name each way to make a port deaf, and the switch repairs it where that is possible.
 """
 
 import os
@@ -17,8 +17,8 @@ from lab.namespaces import BUILD_DIR, HOST_INTERFACE, inside, ip_in
 LISTEN = "127.0.0.1:9464"
 METRICS = {"metrics": {"listen": LISTEN}}
 EXPERIMENT = 0x88b5
-# From what is done to the interface to the line in the log, without the time in which a thread of
-# the switch had no core.
+# From the change of the interface to the line in the log, without the time in which a thread of the
+# switch had no core.
 MAX_SECONDS = 2
 PROGRAM = BUILD_DIR / "hostlib" / "xdp_filter.bpf.o"
 SLOW_KERNEL = BUILD_DIR / "tests" / "slow-kernel.so"
@@ -44,8 +44,8 @@ def link(lab, host, *arguments):
 
 
 def expect_named(lab, host, name, words, act, *, lasts=True):
-    """Does something to a port, of which all that there is to ask tells in time. words: of its
-    line. lasts: it is not mended at once.
+    """Does something to a port, and expects the log, faninctl and the metrics to name it in time.
+    words: of the line in the log. lasts: the switch does not repair it at once.
     """
     before = trouble_of(lab, host, name)["count"]
     n_lines = len(lines_with(lab, words))
@@ -79,8 +79,8 @@ def expect_over(lab, host, name):
 
 @case()
 def an_xdp_program_that_is_taken_off_is_attached_again():
-    """As `ip link set DEV xdp off` does, and other programs of the machine: also in the middle of a
-    job, which goes on.
+    """`ip link set DEV xdp off` takes the program off, and so do other programs: also in the middle
+    of a job, which goes on.
     """
     with running_lab(3, "af_xdp", config=METRICS) as lab:
         job = lab.create_job()
@@ -94,7 +94,7 @@ def an_xdp_program_that_is_taken_off_is_attached_again():
         wait_until(lambda: lines_with(lab, 'port "h1": the XDP program is attached again'), 60,
                    "the line on the end")
         expect(port_of(lab, 1)["link"], "the port whose program was attached again is down")
-        # Again: what is attached now is not taken off so.
+        # `ip` fails on the program that the switch has attached again.
         done = ip_in(lab.switch_namespace, "link", "set", lab.switch_interface(1), "xdp", "off",
                      check=False)
         expect(done.returncode != 0, "the program that was attached again was taken off by ip")
@@ -126,8 +126,8 @@ def another_xdp_program_in_a_ports_place_is_named_until_it_goes():
 
 @case()
 def a_port_whose_program_has_several_maps_of_sockets_is_not_watched():
-    """It is not known which one has the port's sockets: a program that is attached again could take
-    all frames away.
+    """The switch can't tell which map has the port's sockets: a program that it attached again
+    could take all frames away.
     """
     class TwoMaps(Lab):
         def vdev(self, host):
@@ -232,7 +232,7 @@ def an_interface_that_is_renamed_is_named_and_taken_when_it_has_its_name_again()
 
 
 def move_away_and_back(lab):
-    """The number of the interface stays, and its name: only the socket knows."""
+    """The interface keeps its number and its name: only the socket notices."""
     interface, there = lab.switch_interface(1), lab.host_namespace(1)
     ip_in(lab.switch_namespace, "link", "set", interface, "netns", there)
     ip_in(there, "link", "set", interface, "netns", lab.switch_namespace)
@@ -291,7 +291,7 @@ def frames_that_are_too_long_for_a_port_are_named():
 
 
 class Tap(Lab):
-    """Beside the hosts' ports one that makes an interface of its own."""
+    """Beside the hosts' ports there is one that makes an interface of its own."""
 
     tap_mtu = 1500
 
@@ -322,8 +322,8 @@ def a_port_whose_device_does_not_take_its_mtu_does_not_start():
 
 
 class Slow(Lab):
-    """A switch whose requests that wait for the kernel's lock on interfaces take long, while there
-    is a file.
+    """While a file exists, the switch's requests that wait for the kernel's lock on interfaces take
+    long.
     """
 
     def start_switch(self, timeout=60):
@@ -337,7 +337,7 @@ class Slow(Lab):
 
 @case()
 def a_kernel_that_is_slow_to_tell_of_interfaces_does_not_stop_the_main_thread():
-    """Which probes next hops, and answers by the control socket."""
+    """The main thread goes on to probe next hops and to answer on the control socket."""
     with running_lab(2, "af_xdp", config=METRICS, base=Slow) as lab:
         lab.slow_file.touch()
         longest = 0

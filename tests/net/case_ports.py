@@ -33,8 +33,8 @@ def lines_with(lab, words):
 
 @case(sanitized=True)
 def an_interface_that_is_made_anew_is_opened_anew_on_af_packet():
-    """While the switch runs and other ports are at work; also if it was away for no moment that
-    anybody looked.
+    """The switch runs and other ports are at work meanwhile. The absence of the interface may be
+    too short for anybody to see.
     """
     with running_lab(3, "af_packet") as lab:
         job = lab.create_job()
@@ -82,8 +82,8 @@ def an_interface_that_is_too_small_is_told_once_and_opened_when_it_fits():
 
 @case()
 def an_interface_that_is_made_anew_is_reported_down_on_af_xdp():
-    """Its driver can't be opened anew: the port stays down until the switch is restarted, which it
-    says once.
+    """The driver can't open the port anew: the port stays down until the switch is restarted, and
+    the switch says so once.
     """
     with running_lab(3, "af_xdp") as lab:
         remove_interface(lab, 1)
@@ -104,7 +104,7 @@ def an_interface_that_is_made_anew_is_reported_down_on_af_xdp():
 
 
 def neighbor_mac(lab, host):
-    """The MAC address that a host's kernel has for the switch's address."""
+    """Returns the MAC address that a host's kernel has for the switch's address."""
     found = json.loads(ip_in(lab.host_namespace(host), "-j", "neighbor", "show", SWITCH_IP, "dev",
                              HOST_INTERFACE).stdout)
     return found[0].get("lladdr") if found else None
@@ -112,7 +112,8 @@ def neighbor_mac(lab, host):
 
 @case()
 def a_switch_with_another_mac_address_takes_the_place_of_one():
-    """Hosts that are in the middle of a job go on with it, at the block where they were."""
+    """Hosts in the middle of a job go on with the new switch, at the block that they had reached.
+    """
     address = {"ip": SWITCH_IP, "udp_port": 21930}
     with running_lab(3, "af_packet",
                      config={"address": {**address, "mac": "02:fa:00:00:00:11"}}) as lab:
@@ -131,7 +132,9 @@ def a_switch_with_another_mac_address_takes_the_place_of_one():
 
 @case()
 def a_switch_announces_its_address_when_a_port_comes_up():
-    """At its start, and each time: the hosts' kernels learn its MAC address at once."""
+    """The switch announces its address at its start and whenever a port comes up: the hosts'
+    kernels learn its MAC address at once.
+    """
     address = {"ip": SWITCH_IP, "udp_port": 21930}
     with running_lab(2, "af_packet",
                      config={"address": {**address, "mac": "02:fa:00:00:00:11"}}) as lab:
@@ -158,11 +161,13 @@ def a_switch_announces_its_address_when_a_port_comes_up():
 
 @case()
 def an_mtu_that_was_lowered_is_named_in_the_error():
-    """The host can't send its packets any more: that must not read as if the switch were silent."""
+    """The host can't send its packets any more: the error must not read as if the switch were
+    silent.
+    """
     with running_lab(2, "af_packet", 9000) as lab:
         job = lab.create_job()
-        # It is lowered while host 0 sleeps: results that were on their way to it would be lost,
-        # too.
+        # The MTU is lowered while host 0 sleeps: otherwise results on their way to it would be
+        # lost, too.
         pauses = {"pause": 8, "pause_at": 2}
         ranks = [lab.spawn_perf(rank, job, rank, 2, bytes=MIB, iters=100000, timeout_ms=1500,
                                 transport="af_packet",
@@ -193,7 +198,7 @@ def bpf(command, number):
 
 
 def detach_xdp(process):
-    """Takes off what a program has attached as a link, as `bpftool link detach` does."""
+    """Detaches what a program has attached as a link, as `bpftool link detach` does."""
     infos = [path.read_text() for path in pathlib.Path(f"/proc/{process.pid}/fdinfo").iterdir()]
     links = [int(match[1]) for info in infos if "link_type:\txdp" in info
              and (match := re.search(r"^link_id:\s*(\d+)", info, re.MULTILINE))]
@@ -223,8 +228,8 @@ def a_hosts_xdp_program_is_not_taken_off_by_ip_and_named_if_its_link_is_detached
 
 @case()
 def an_mtu_that_was_lowered_at_the_switch_is_named_at_the_host_behind_it():
-    """Its packets don't arrive while its questions do: it is not told that itself is late, and all
-    others name it.
+    """The host's packets don't arrive while its queries do: it does not hear that it is late
+    itself, and all others name it.
     """
     for transport, mtu in (("af_packet", 9000), ("af_xdp", 3000)):
         with running_lab(3, transport, mtu) as lab:

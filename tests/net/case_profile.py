@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: BSD-3-Clause
-"""fanin-perf --profile and what `faninctl stats` says of workers, beside what strace, the kernel
+"""fanin-perf --profile and the workers' part of `faninctl stats`, beside what strace, the kernel
 and the switch's ports have counted of the same.
 """
 
@@ -20,11 +20,11 @@ from tests.net.support import (KIB, MIB, case, expect, expect_equal, expect_exac
 from lab.bench.cpu_times import process_seconds
 
 STRACE = "/usr/bin/strace"
-# How much waits to be sent, and now and then, by a socket of its own, which MAC address the switch
-# has.
+# The calls ask how much waits to be sent, and now and then, by a socket of their own, for the
+# switch's MAC address.
 ASKS = {"ioctl", "socket", "close"}
-# What counts in the profile as what. Of memif a write of an eventfd is a wake-up of the switch or
-# of this rank itself.
+# The system calls behind each count of the profile. With memif a write of an eventfd wakes the
+# switch or this rank itself.
 CALLS = {
     "udp": {"send_calls": {"sendmsg"}, "receive_calls": {"recvmsg"}, "other_calls": ASKS},
     "af_packet": {"send_calls": {"sendmsg"}, "receive_calls": {"recvmsg", "recvfrom"},
@@ -38,7 +38,9 @@ BEGINS, ENDS = "getrusage(RUSAGE_SELF", "clock_gettime(CLOCK_THREAD_CPUTIME_ID"
 
 
 def calls_in_collectives(text, collectives):
-    """The system calls by name, of a log of strace, that were made in the measured collectives."""
+    """Returns the system calls by name, from a log of strace, that were made in the measured
+    collectives.
+    """
     counts = {}
     windows = 0
     measures = False
@@ -48,7 +50,7 @@ def calls_in_collectives(text, collectives):
         found = re.match(r"(\w+)\(", line)
         if measures and found:
             counts[found[1]] = counts.get(found[1], 0) + 1
-        # After a collective it is called, too, behind the clocks.
+        # The same call comes after a collective, too, once the clocks have been read.
         if line.startswith(BEGINS):
             windows += 1
             measures = windows % 2 == 1
@@ -57,15 +59,15 @@ def calls_in_collectives(text, collectives):
 
 
 def profile_beside_strace(lab, transport, **options):
-    """A job of two ranks, of which strace looks over the first one's shoulder. Returns its report,
-    and the calls that strace has seen.
+    """Runs a job of two ranks, the first of which strace observes. Returns its report, and the
+    calls that strace has seen.
     """
     job = lab.create_job()
     log = lab.directory / f"strace-{job['id']}"
     options = {"transport": transport, "check": True, "bytes": MIB, "warmup": 2, "iters": 5,
                "profile": True, "timeout_ms": 60000, **options}
-    # strace makes the first rank so slow that results may always be there before it looks; it has
-    # to wait for a second one that computes.
+    # strace makes the first rank so slow that results may always be there before it looks; the rank
+    # has to wait for a second one that computes.
     late = {**options, "pause": 1, "pause_at": options["warmup"], "pause_busy": True}
     commands = [lab.perf_command(0, job, 0, 2, **options), lab.perf_command(1, job, 1, 2, **late)]
     ranks = [lab.spawn(0, [STRACE, "-o", log, *commands[0]], "perf"),
@@ -78,16 +80,16 @@ def profile_beside_strace(lab, transport, **options):
 
 @case(120)
 def a_profile_counts_every_system_call_that_strace_sees():
-    """Of the measured collectives alone: none is left out, and none of the warm-up, barriers and
-    checks is in it.
+    """The profile has the calls of the measured collectives alone: it misses none, and has none of
+    the warm-up, barriers and checks.
     """
     for transport in CALLS:
         with running_lab(2, "af_packet" if transport == "udp" else transport, 1500) as lab:
             for _ in range(4):
                 report, seen = profile_beside_strace(lab, transport)
                 totals = report["profile"]["totals"]
-                # Without a core for as long as the second rank computes, the first one finds all
-                # results.
+                # A first rank that has no core while the second rank computes finds all results
+                # there.
                 if totals["sleeps"] + totals["yields"] > 0:
                     break
             for name, calls in {**CALLS[transport], **WAITS}.items():
@@ -103,7 +105,7 @@ def a_profile_counts_every_system_call_that_strace_sees():
 
 @case(120)
 def a_profile_counts_packets_and_copies():
-    """As the vector's length and the payload say, and the switch's ports."""
+    """The counts agree with the vector's length, the payload and the switch's ports."""
     for transport in ("udp", "af_packet", "memif"):
         with running_lab(2, "af_packet" if transport == "udp" else transport, 1500) as lab:
             def claim(lab=lab, transport=transport):
@@ -124,7 +126,7 @@ def super_frames_of(lab, name):
 
 
 def wrong_packets(report, before, after):
-    """What of a profile of six allreduces of 4 MiB is not as it has to be."""
+    """Returns what is wrong in a profile of six allreduces of 4 MiB."""
     totals = report["profile"]["totals"]
     vectors = 6 * 4 * MIB
     blocks = 6 * math.ceil(4 * MIB / report["payload_bytes"])
@@ -142,7 +144,7 @@ def wrong_packets(report, before, after):
         wrong.append(f"{totals['bytes_copied_out']} bytes copied into packets, {out} expected")
     if not vectors <= totals["bytes_copied_in"] <= vectors * 1.01:
         wrong.append(f"{totals['bytes_copied_in']} bytes copied out of packets, {vectors} expected")
-    # The port's counters know of the whole run, with its seventh allreduce.
+    # The port's counters cover the whole run, with its seventh allreduce.
     passed = after["rx_segments"] - before["rx_segments"]
     if report["transport"] == "udp":
         if not totals["super_frame_packets_sent"] <= passed <= totals[
@@ -180,8 +182,8 @@ class Marks:
 
 @case(120)
 def a_profile_has_the_cpu_time_that_the_kernel_counts():
-    """From outside the ranks' times are taken at two marks, between which lie all measured
-    allreduces but the last one.
+    """The case reads the ranks' times from outside at two marks, between which lie all measured
+    allreduces except the last.
     """
     with running_lab(2, "af_packet", 1500) as lab:
         for transport in ("udp", "af_packet"):
@@ -189,7 +191,8 @@ def a_profile_has_the_cpu_time_that_the_kernel_counts():
             marks = Marks(lab.directory / f"marks-{transport}")
             options = {"transport": transport, "check_ends": True, "bytes": 8 * MIB, "warmup": 2,
                        "iters": 24, "profile": True, "mark": marks.path}
-            # The first rank begins last, so that both are known when it comes to its marks.
+            # The first rank begins last, so that both processes are known when it reaches its
+            # marks.
             second = lab.spawn(1, lab.perf_command(1, job, 1, 2, **options), "perf")
             first = lab.spawn(0, lab.perf_command(0, job, 0, 2, **options), "perf")
             marks.processes = [first, second]
@@ -202,8 +205,8 @@ def a_profile_has_the_cpu_time_that_the_kernel_counts():
 
 
 def check_times(profile, outside, where):
-    """outside: CPU seconds of all but the last of the profiled collectives, and of the barriers and
-    readings in between.
+    """Checks a profile's times. outside: CPU seconds of all profiled collectives except the last,
+    and of the barriers and readings in between.
     """
     totals, shares = profile["totals"], profile["shares"]
     inside = totals["cpu_seconds"] * (profile["collectives"] - 1) / profile["collectives"]
@@ -251,7 +254,7 @@ def a_profile_says_what_stands_out():
                                              {"sent_one_by_one", "sent_again", "dropped"}),
                                             ("af_packet", {"sent_one_by_one"},
                                              {"received_one_by_one", "sent_again", "dropped"})):
-            # On a busy machine timers are early, and what comes in is looked at one by one.
+            # On a busy machine timers are early, and packets are looked at one by one.
             for left in reversed(range(6)):
                 found = [names_of(report) for report in profiles(lab, transport=transport)]
                 if all(wanted <= names and not names & unwanted for names in found):
@@ -259,13 +262,13 @@ def a_profile_says_what_stands_out():
                 expect(left != 0, f"what stands out in jobs without faults over {transport}, six "
                                   f"times: {found}")
         job = lab.create_job()
-        # The second rank is late for most of the time that the collectives take: what it has sent
-        # when it posted is a window at most.
+        # The second rank is late for most of the time that the collectives take: at most a window
+        # of packets waits when it posts.
         late = {"iters": 2, "bytes": 8 * MIB, "profile": True, "transport": "udp"}
         ranks = [lab.spawn_perf(0, job, 0, 2, **late),
                  lab.spawn_perf(1, job, 1, 2, **late, pause=2, pause_busy=True)]
         waiting, busy = reports_of(lab, ranks)
-        # It computes itself with the collective posted, in its own profile.
+        # In its own profile the second rank computes with the collective posted.
         expect("asleep" in names_of(waiting),
                f"of a rank that waits for another: {waiting['profile']}")
         expect(busy["profile"]["shares"]["asleep"] < 0.5 and "asleep" not in names_of(busy),
@@ -280,8 +283,8 @@ def a_profile_says_what_stands_out():
 
 @case(120)
 def a_profile_says_that_others_have_the_core():
-    """Three programs that never sleep share the core of one of two ranks: it waits for it while it
-    could go on, and the other one waits for it.
+    """Three programs that never sleep share the core of one of two ranks: this rank waits for the
+    core while it could go on, and the other rank waits for this one.
     """
     with running_lab(2, "af_packet", 1500) as lab:
         core = min(os.sched_getaffinity(0))
@@ -295,7 +298,7 @@ def a_profile_says_that_others_have_the_core():
                      lab.spawn(1, lab.perf_command(1, job, 1, 2, **options), "perf")]
             first = reports_of(lab, ranks)[0]
             lab.ctl("jobs", "destroy", job["id"])
-            # Where the other rank and the switch have no core either, the first one sleeps.
+            # If the other rank and the switch have no core either, the first rank sleeps.
             if "run_queue" in names_of(first):
                 break
             expect(left != 0, f"of a rank whose core others have, five times: {first['profile']}")
@@ -325,7 +328,8 @@ def a_profile_is_printed_for_people():
                    f"packets in:\n{text}")
             expect(re.search(r"^- packets leave one by one: af_packet sends no super-frames", text,
                              re.MULTILINE), f"what stands out in:\n{text}")
-        # Without vectors there is nothing per MiB, and without the option no profile.
+        # Without vectors the profile has nothing per MiB, and without the option there is no
+        # profile.
         for options, wanted in (({"collective": "barrier", "profile": True}, None),
                                 ({"bytes": 64 * KIB}, "none")):
             job = lab.create_job()
@@ -346,13 +350,14 @@ def worker_of(lab):
 
 
 def cpu_share(lab):
-    """Of the worker since the switch began, in percent."""
+    """Returns the worker's share of a core since the switch began, in percent."""
     stats = lab.control.ask("stats")
     return stats["workers"][0]["cpu_us"] / 1e4 / stats["uptime_s"]
 
 
 def worker_thread(lab):
-    """Where the kernel describes the thread of the switch's only worker."""
+    """Returns the directory in which the kernel describes the thread of the switch's only worker.
+    """
     threads = [path for path in Path("/proc", str(lab.switch.pid), "task").iterdir()
                if "worker" in (path / "comm").read_text()]
     expect_equal(len(threads), 1, "threads of workers")
@@ -378,7 +383,7 @@ def stats_have_the_times_of_a_workers_thread():
                    f"{name}: found {told[name]}, the kernel says {least} to {most}")
         expect_exact(reports_of(lab, ranks), "a job beside stats")
         before = worker_of(lab)
-        # Nothing is done now but sleep; a ping wakes it, unless others have its core.
+        # The worker only sleeps now; a ping wakes it, unless others have its core.
         wait_until(lambda: worker_of(lab)["sleeps"] > before["sleeps"] + 10, 10,
                    "the worker to sleep")
         wakes = worker_of(lab)["wakes"]
@@ -404,7 +409,7 @@ def stats_have_the_times_of_a_workers_thread():
 
 @case()
 def stats_tell_how_long_a_worker_was_away_from_its_ports():
-    """A worker that was stopped did not look at them; one that sleeps is not away."""
+    """A worker that was stopped did not look at its ports; one that sleeps is not away."""
     for policy, stopped in (("yield", True), ("sleep", False)):
         with running_lab(2, "af_packet", 1500, {"idle": {"policy": policy}}) as lab:
             before = worker_of(lab)

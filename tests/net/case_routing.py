@@ -1,6 +1,6 @@
 # SPDX-License-Identifier: BSD-3-Clause
-"""Switches in a leaf-spine network route what is not Fanin's: hosts reach each other over every
-spine, and nothing loops.
+"""Switches in a leaf-spine network route traffic that is not Fanin's: hosts reach each other over
+every spine, and nothing loops.
 """
 
 import contextlib
@@ -25,7 +25,7 @@ LEAVES, SPINES = ("leaf0", "leaf1"), ("spine0", "spine1")
 
 @contextlib.contextmanager
 def running_fabric(hosts=4, transport="af_packet", config=None):
-    """Two leaves and two spines, that have found each other."""
+    """Runs two leaves and two spines that have found each other."""
     with Fabric(leaf_spine(2, 2, hosts), transport, config=config) as fabric:
         fabric.start()
         fabric.await_next_hops()
@@ -33,15 +33,15 @@ def running_fabric(hosts=4, transport="af_packet", config=None):
 
 
 def single_ping(fabric, source, address, *options):
-    """What one ping printed."""
+    """Returns what one ping printed."""
     process = fabric.spawn(source, ["ping", "-n", "-c", "1", "-W", "1", *options, address], "ping")
     process.wait(60)
     return process.stdout()
 
 
 def reach(fabric, source, address):
-    """Waits for a first answer: until a switch knows a host's MAC address, packets to it are
-    dropped.
+    """Waits for a first answer: a switch drops packets to a host until it knows the host's MAC
+    address.
     """
     wait_until(lambda: " 1 received" in single_ping(fabric, source, address), 60,
                f"{address} to answer host {source}")
@@ -139,7 +139,8 @@ def broadcasts_stay_in_their_leaf_and_flows_use_all_spines():
             _, seen = local.wait_for(is_test_frame("end"))
             expect_equal(sum(map(is_test_frame("broadcast"), seen)), 100,
                          "broadcasts that the leaf's other host got")
-            # What has crossed a link would have arrived before this answer from behind it.
+            # Frames that have crossed a link would have arrived before this answer from behind the
+            # link.
             ping(fabric, 0, fabric.host_ip(2))
             frames = [frame for tap in (*taps, remote) for _, frame in tap.arrived()]
             for text in ("broadcast", "unknown", "end"):
@@ -180,7 +181,7 @@ def traffic_goes_on_over_the_other_spine_when_one_is_killed_and_comes_back():
             wait_within(lambda leaf=leaf: fabric.next_hops(
                 leaf) == {"to-spine0": "silent", "to-spine1": "up"}, FAILOVER_SECONDS,
                         f"{leaf} to see that a spine is gone")
-        # From now on every flow has a way, whichever it had before.
+        # From now on every flow has a path, whichever path it had before.
         ping(fabric, 0, fabric.host_ip(1))
         before = carried("spine0")
         carries("spine1")
@@ -219,7 +220,7 @@ def a_frozen_spine_and_a_cut_link_are_avoided_at_once_and_used_again():
         for _ in range(3):
             fabric.switches["spine0"].popen.send_signal(signal.SIGSTOP)
             await_state("silent")
-            # Every flow has a way, whichever it had before.
+            # Every flow has a path, whichever path it had before.
             ping(fabric, 0, fabric.host_ip(1))
             watch.look()
             fabric.switches["spine0"].popen.send_signal(signal.SIGCONT)
@@ -239,7 +240,7 @@ def a_frozen_spine_and_a_cut_link_are_avoided_at_once_and_used_again():
         await_state("up", ["leaf0"])
         expect_equal(lost("leaf0")["to-spine0"], before["to-spine0"] + 3,
                      "times that the spine was lost, without the link's")
-        # A switch that stood still itself finds nobody dead.
+        # A switch that was stopped itself declares no neighbor dead.
         before = lost("leaf0")
         for _ in range(3):
             fabric.switches["leaf0"].popen.send_signal(signal.SIGSTOP)

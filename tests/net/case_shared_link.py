@@ -35,7 +35,7 @@ def an_interface_and_its_macvlan_are_exact_in_one_job():
     with running_lab(2) as lab:
         job = share_link(lab)
         for attempt in range(5):
-            # By the rule the parent would have AF_XDP.
+            # The rule would choose AF_XDP on the parent interface.
             reports = reports_of(lab,
                                  [lab.spawn(host,
                                             [*launcher,

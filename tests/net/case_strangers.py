@@ -1,6 +1,6 @@
 # SPDX-License-Identifier: BSD-3-Clause
 """Strangers at other ports, who have overheard all that a job's results carry, forge packets: no
-sum changes, and it is counted.
+sum changes, and the switch counts the packets.
 """
 
 import contextlib
@@ -23,22 +23,24 @@ JOB_UNKNOWN = 18
 
 
 def expect_counted(count, before, sent, what):
-    """Most of what was sent is counted; some may be lost on its way, where the machine is busy."""
+    """Expects most of the sent packets to be counted; some may be lost on their way, where the
+    machine is busy.
+    """
     wait_until(lambda: count() - before >= sent // 4, 60, f"{what} to be dropped: {sent} were sent")
 
 
 def group_of(job):
-    """MAC and IPv4 address that a job's results go to."""
+    """Returns the MAC and IPv4 address to which a job's results go."""
     return f"01:00:5e:40:{job >> 8:02x}:{job & 0xff:02x}", f"239.192.{job >> 8}.{job & 0xff}"
 
 
 def in_vlan_0(frame):
-    """The frame with a priority tag, which hosts take for an untagged one."""
+    """Returns the frame with a priority tag, which hosts take for an untagged frame."""
     return frame[:12] + b"\x81\x00\x00\x00" + frame[12:]
 
 
 def forgeries(job, epoch, first, n):
-    """(type, content) of what a switch could say of blocks in flight."""
+    """Yields (type, content) of what a switch could say of blocks in flight."""
     key = job_key(job, RESULT)
     floats = job["payload_bytes"] // 4
     lies = struct.pack("<f", 1e6) * floats
@@ -46,7 +48,7 @@ def forgeries(job, epoch, first, n):
         yield header(RESULT, job["id"], key, lies, epoch=epoch, block=block, dtype="f32", op="sum",
                      count=floats,
                      contributions=len(MEMBERS))
-    # All have ended, and all blocks are done.
+    # The answer claims that all runs have ended, and that all blocks are done.
     yield header(ANSWER, job["id"], key,
                  struct.pack("<QQQ", 0, 2**64 - 1, 2**64 - 1) + b"\xff" * 64
                  + struct.pack("<HB5x", 256, 0),
@@ -56,8 +58,8 @@ def forgeries(job, epoch, first, n):
 
 
 def frames_of(lab, content, job, source):
-    """A content in frames to the job's group and to each member, as from a source (MAC and
-    address).
+    """Yields frames with a content, to the job's group and to each member, as from a source (MAC
+    and address).
     """
     for mac, address in [group_of(job["id"]),
                          *((lab.host_mac(host), lab.host_ip(host)) for host in MEMBERS)]:
@@ -66,12 +68,13 @@ def frames_of(lab, content, job, source):
 
 @contextlib.contextmanager
 def halted(lab, job, ranks, results):
-    """Halts the last rank in the midst of the job, so that blocks stay open; yields the next block.
+    """Halts the last rank in the middle of the job, so that blocks stay open; yields the next
+    block.
     """
     wait_until(lambda: job_entry(lab, job)["stats"]["results"] > 50, 60, "results")
     ranks[-1].popen.send_signal(signal.SIGSTOP)
     try:
-        # What the others can still finish, they have finished.
+        # By now the others have finished all that they can without the last rank.
         time.sleep(0.3)
         first = job_entry(lab, job)["stats"]["results"]
         expect(first < results, f"the job was over before the attack: {first} results")
@@ -88,7 +91,7 @@ def forge_results(transport):
                "switch's address in VLAN 0": (stranger[0], SWITCH_IP)}
     size, iters = 256 * KIB, 400
     with running_lab(4, transport) as lab, RawPort(lab.host_namespace(STRANGER)) as port:
-        # Short enough for a tag besides.
+        # Payloads are short enough for a tag besides.
         job = lab.create_job(MEMBERS, "--payload", 1024)
         ranks = start_ranks(lab, job, MEMBERS, bytes=size, iters=iters, timeout_ms=20000)
         blocks = iters * -(-size // job["payload_bytes"])
@@ -124,7 +127,9 @@ def forged_results_change_no_sum_on_af_xdp():
 
 @case()
 def the_key_that_results_carry_does_not_let_anybody_contribute():
-    """Not even at a member's own port, with all of its addresses: what came down does not go up."""
+    """A result's key does not authorize contributions, not even at a member's own port with all of
+    the member's addresses.
+    """
     with running_lab(2, "af_packet") as lab, RawPort(lab.host_namespace(0)) as port:
         job = lab.create_job()
         ranks = start_ranks(lab, job, bytes=64 * KIB, iters=1000, timeout_ms=20000)
@@ -147,7 +152,7 @@ def the_key_that_results_carry_does_not_let_anybody_contribute():
 
 
 def udp_source(frame):
-    """The UDP source port of a JOIN; None for other frames."""
+    """Returns the UDP source port of a JOIN; None for other frames."""
     if frame[12:14] != b"\x08\x00" or frame[36:38] != UDP_PORT.to_bytes(2,
                                                                         "big") or frame[43] != JOIN:
         return None
@@ -181,7 +186,7 @@ def a_forged_refusal_does_not_end_a_join():
 
 
 def arp_claim(source_mac, address, target):
-    """An ARP reply to all that an address is at a MAC."""
+    """Returns an ARP reply that tells everybody that an address is at a MAC."""
     message = struct.pack("!HHBBH", 1, 0x0800, 6, 4,
                           2) + mac_bytes(source_mac) + bytes(map(int, address.split("."))) + \
         mac_bytes(BROADCAST) + bytes(map(int, target.split(".")))
@@ -194,7 +199,7 @@ def nobody_takes_the_switchs_address_by_arp():
         victim = lab.host_namespace(0)
         lab.spawn(0, ["ping", "-n", "-c", "1", "-W", "2", SWITCH_IP], "ping").wait(60)
         before = lab.drops()["source_own"]
-        # The kernel heeds no change within the first second.
+        # The kernel ignores changes within the first second.
         for _ in range(15):
             port.send(arp_claim(lab.host_mac(2), SWITCH_IP, lab.host_ip(0)))
             port.send(in_vlan_0(arp_claim(lab.host_mac(2), SWITCH_IP, SWITCH_IP)))
@@ -205,7 +210,7 @@ def nobody_takes_the_switchs_address_by_arp():
 
 
 def knowledge(job, epoch, first, n, key, floats):
-    """KNOWN packets of the lowest rank behind leaf0 about blocks in flight."""
+    """Yields KNOWN packets of the lowest rank behind leaf0 about blocks in flight."""
     lies = struct.pack("<f", 1e6) * floats
     for block in range(first, first + n):
         yield header(KNOWN, job, key, lies, epoch=epoch, rank=0, block=block, dtype="f32", op="sum",
@@ -214,8 +219,8 @@ def knowledge(job, epoch, first, n, key, floats):
 
 @case(120)
 def a_host_does_not_speak_as_a_switch_to_another():
-    """At a port of leaf0, with every key of the job: as leaf0, as the other leaf, as a spine, as a
-    host of another leaf.
+    """A host at a port of leaf0 has every key of the job, and poses as leaf0, as the other leaf, as
+    a spine, and as a host of another leaf.
     """
     with running_fabric(leaf_spine(2, 2, 4)) as fabric, RawPort(fabric.host_namespace(1)) as port:
         fabric.await_next_hops()

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: BSD-3-Clause
-"""Super-frames of others: what a host's kernel hands over as one frame (TCP, or UDP by UDP_SEGMENT)
+"""Super-frames of others: a host's kernel hands over one frame (TCP, or UDP by UDP_SEGMENT), which
 passes packet ports as one, and other ports as the frames that it stands for; see
 docs/architecture.md.
 """
@@ -27,7 +27,7 @@ PORT = 7777
 TAG = bytes.fromhex("81000005")
 TCP_BYTES = 4 * MIB
 SEGMENT = 1400
-MESSAGE = 65100  # a longer one would be a frame of more than 64 KiB, which no interface takes
+MESSAGE = 65100  # a longer message would be a frame of more than 64 KiB, which no interface takes
 MESSAGES = 10
 DATA = hashlib.shake_256(b"super-frames").digest(TCP_BYTES)
 TIMEOUT = 60
@@ -51,7 +51,9 @@ def receive_all(connection, count, received):
 
 
 def send_by_tcp(source, target, address, count=TCP_BYTES):
-    """Between namespaces: what was sent arrives. count: of bytes, at most TCP_BYTES."""
+    """Sends between namespaces, and expects all bytes to arrive. count: of bytes, at most
+    TCP_BYTES.
+    """
     received = bytearray()
     with open_socket(target, family_of(address), socket.SOCK_STREAM) as listener, \
             open_socket(source, family_of(address), socket.SOCK_STREAM) as sender:
@@ -79,8 +81,8 @@ def open_receiver(stack, namespace, address, port=PORT):
 
 
 def send_messages(source, address, receivers):
-    """MESSAGES, which the kernel is to send as segments; each is there before the next one, as
-    queues on the way hold a few hundred frames.
+    """Sends MESSAGES, which the kernel sends as segments; each message arrives before the next is
+    sent, because queues on the way hold a few hundred frames.
     """
     with open_socket(source, family_of(address), socket.SOCK_DGRAM) as sender:
         sender.setsockopt(SOL_UDP, UDP_SEGMENT, SEGMENT)
@@ -102,8 +104,8 @@ def send_by_udp(source, target, address):
 
 def expect_loss(lab, source, target, address):
     """
-    A kernel whose packet sockets take no super-frames of UDP drops what the kernel is to send as
-    segments, and the port counts it.
+    Expects a kernel whose packet sockets take no super-frames of UDP to drop messages that it is to
+    send as segments, and the port to count the drops.
     """
     before = port_of(lab, "h0")["rx_missed"]
     with contextlib.ExitStack() as stack:
@@ -115,15 +117,15 @@ def expect_loss(lab, source, target, address):
             sender.send(DATA[:MESSAGE])
             wait_until(lambda number=number: port_of(lab, "h0")["rx_missed"] == before + number,
                        TIMEOUT, f"message {number} to {address} to be counted")
-        # What is single passes, and nothing was on its way before it.
+        # A single packet passes, and nothing was on its way before it.
         sender.send(DATA[:SEGMENT])
         expect(receiver.recv(65536) == DATA[:SEGMENT],
                f"something else than a single datagram came to {address}")
 
 
 def udp_super_frame(lab, tags, payload, target=1):
-    """From host 0 to another one a super-frame of UDP behind tags of VLANs, with a checksum to be
-    completed, and what packet(7) has to say of it.
+    """Returns a super-frame of UDP from host 0 to another, behind VLAN tags, with a checksum to be
+    completed, and its header for packet(7).
     """
     addresses = socket.inet_aton(lab.host_ip(0)) + socket.inet_aton(lab.host_ip(target))
     head = struct.pack("!BBHHHBBH", 0x45, 0, 28 + len(payload), 0, 0x4000, 64, 17, 0) + addresses
@@ -203,7 +205,9 @@ class Mixed(Lab):
 
 @case()
 def tcp_leaves_other_ports_as_frames_with_right_checksums():
-    """With every kernel; case_other_traffic.py has more, of those that take super-frames of UDP."""
+    """This holds with every kernel; case_other_traffic.py has more cases, for kernels that take
+    super-frames of UDP.
+    """
     with running_lab(2, "af_packet", 1500,
                      base=Mixed) as lab, RawPort(lab.host_namespace(1)) as by_xdp, \
             RawPort(lab.switch_namespace, "tap-port") as by_tap:
@@ -222,14 +226,14 @@ def tcp_leaves_other_ports_as_frames_with_right_checksums():
 
 @case()
 def super_frames_of_others_to_everybody_leave_by_all_ports():
-    """They change for no port because of another one."""
+    """No port changes a frame because of another port."""
     with running_lab(2, "af_packet", 1500, base=Mixed) as lab, contextlib.ExitStack() as stack:
         here, there = lab.host_namespace(0), lab.host_namespace(1)
         sniffers = {"AF_XDP": stack.enter_context(RawPort(there)),
                     "TAP": stack.enter_context(RawPort(lab.switch_namespace, "tap-port"))}
         receivers = [open_receiver(stack, namespace, "10.77.0.255")
                      for namespace in (there, lab.switch_namespace)]
-        # The kernel there sees them also where they come in.
+        # The kernel there sees the frames also where they come in.
         receivers[1].setsockopt(socket.SOL_SOCKET, socket.SO_BINDTODEVICE, b"tap-port")
         send_messages(here, "10.77.0.255", receivers)
         for where, sniffer in sniffers.items():
@@ -262,7 +266,7 @@ def super_frames_of_others_are_routed():
 
 @case()
 def super_frames_with_tags_pass_and_what_cannot_be_passed_on_is_counted():
-    """One tag or two stay where they are. Behind three nobody looks for IP; and DPDK has no word
+    """One tag or two stay where they are. Behind three nobody looks for IP; and DPDK has no flags
     for some protocols' checksums.
     """
     takes = kernel_takes_super_frames()
@@ -271,8 +275,7 @@ def super_frames_with_tags_pass_and_what_cannot_be_passed_on_is_counted():
             RawPort(lab.host_namespace(2)) as by_packets:
         def send(frame, header):
             send_super_frame(lab.host_namespace(0), frame, **header)
-        # The frames teach the switch no more than where host 0 is: hosts 1 and 2 have none in the
-        # VLAN.
+        # The frames teach the switch only where host 0 is: hosts 1 and 2 have none in the VLAN.
         for target, receiver in ((1, by_xdp), (2, by_packets)):
             for tags in (TAG, TAG + TAG) if takes else ():
                 for length in (2 * SEGMENT + 100, 40000):
@@ -322,8 +325,8 @@ def super_frames_with_tags_pass_and_what_cannot_be_passed_on_is_counted():
 
 @case()
 def a_port_follows_what_its_interface_takes():
-    """Fanin's packets leave one by one as long as the interface takes no super-frames of UDP, which
-    is told, and a job is exact either way.
+    """Fanin's packets leave one by one as long as the interface takes no super-frames of UDP, and
+    the log says so; a job is exact either way.
     """
     with running_lab(2, "af_packet", 1500) as lab:
         takes = kernel_takes_super_frames()
@@ -337,7 +340,7 @@ def a_port_follows_what_its_interface_takes():
             return super_frames(lab, "h1")["tx"] - before
         expect_equal((made(), sent_by_job() > 0), (takes, takes),
                      "super-frames are made, and were sent")
-        # A kernel whose packet sockets take none is told of once, whatever the interface takes.
+        # The log names a kernel whose packet sockets take none once, whatever the interface takes.
         for value, words in (("off",
                               'port "h1": the interface "sw-h1" takes no super-frames of UDP'),
                              ("on", 'port "h1": the interface "sw-h1" takes super-frames of UDP now')):

@@ -16,8 +16,8 @@ LOCAL_EXPERIMENT = 0x88b5  # IEEE 802's EtherType for experiments
 
 
 def ping(lab, source, address, *options):
-    """Five of one request each: having had a reply, ping waits for those that are missing no longer
-    than two round trips.
+    """Runs five pings of one request each: once it has had a reply, ping waits for missing replies
+    no longer than two round trips.
     """
     for _ in range(5):
         process = lab.spawn(source, ["ping", "-n", "-c", "1", "-W", "60", *options, address],
@@ -82,7 +82,7 @@ ETHERTYPE_IPV6 = 0x86dd
 
 
 def enable_ipv6(lab, host):
-    """Gives a host the address fd77::N, which it returns."""
+    """Gives a host the address fd77::N, and returns the address."""
     address = f"fd77::{host + 1}"
     with inside(lab.host_namespace(host)):
         Path(f"/proc/sys/net/ipv6/conf/{HOST_INTERFACE}/disable_ipv6").write_text("0")
@@ -91,8 +91,8 @@ def enable_ipv6(lab, host):
 
 
 def receive_by_tcp(lab, host, address, size):
-    """What a program on the host receives of another one's `size` bytes; returns it with the port
-    that it listens on.
+    """Receives what a program on another host sends of `size` bytes; returns the bytes and the port
+    of the listener.
     """
     code = ("import hashlib, socket\n"
             f"listener = socket.create_server(('{address}', 7777), family=socket.AF_INET6)\n"
@@ -112,8 +112,8 @@ def receive_by_tcp(lab, host, address, size):
 
 
 def passes_ipv6(transport):
-    """Neighbor discovery by groups, packets of full size, TCP, and what looks like Fanin's but for
-    the version of IP.
+    """Passes neighbor discovery by groups, packets of full size, TCP, and packets that look like
+    Fanin's except for the version of IP.
     """
     with running_lab(3, transport) as lab:
         addresses = [enable_ipv6(lab, host) for host in range(3)]
@@ -141,14 +141,14 @@ def passes_ipv6(transport):
             expect_equal(listener.recv(100), b"not Fanin's", "a datagram to Fanin's port over IPv6")
         with RawPort(lab.host_namespace(0)) as first, RawPort(lab.host_namespace(1)) as second, \
                 RawPort(lab.host_namespace(2)) as third:
-            # Headers that end too early or make no sense are the hosts' matter.
+            # The hosts handle headers that end too early or make no sense.
             for content in (b"", b"\x60", b"\x60" + 38 * b"\0", bytes(range(200)),
                             b"\x45" + bytes(59)):
                 frame = ethernet(lab.host_mac(1), lab.host_mac(0), ETHERTYPE_IPV6,
                                  content).ljust(60, b"\0")
                 first.send(frame)
                 second.wait_for(lambda seen, frame=frame: seen == frame)
-            # To the switch itself: it has no IPv6, and nobody else is meant.
+            # The frame is for the switch itself, which has no IPv6, and for nobody else.
             before = lab.drops()["local_unhandled"]
             frame = ethernet(SWITCH_MAC, lab.host_mac(0), ETHERTYPE_IPV6, b"\x60" + bytes(59))
             first.send(frame)
@@ -212,7 +212,9 @@ def tagged_frame(lab, source, destination, tag, text, size):
 
 
 def passes_vlans(transport, tags, room):
-    """tags: by VLAN. room: bytes that a port takes beyond an untagged frame of its MTU."""
+    """Passes frames with tags. tags: by VLAN. room: bytes that a port takes beyond an untagged
+    frame of its MTU.
+    """
     with running_lab(3, transport) as lab:
         with RawPort(lab.host_namespace(0)) as first, RawPort(lab.host_namespace(1)) as second:
             for vlan, tag in tags.items():
@@ -241,5 +243,5 @@ def vlan_tags_pass_unchanged_on_af_xdp_ports():
 @case()
 def vlan_tags_pass_unchanged_on_af_packet_ports():
     passes_vlans("af_packet", TAGS, room=4)
-    # A service tag stays one. The hosts' own sockets don't send such frames of full size.
+    # A service tag stays a service tag. The hosts' own sockets don't send such frames of full size.
     passes_vlans("af_packet", {7: bytes.fromhex("88a8000781000064")}, room=0)

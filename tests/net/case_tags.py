@@ -1,6 +1,6 @@
 # SPDX-License-Identifier: BSD-3-Clause
-"""Strangers on the very links of a job's members, who know all that its packets carry: with tags no
-sum changes.
+"""Strangers on the very links of a job's members, who know all that the job's packets carry: with
+tags no sum changes.
 """
 
 import os
@@ -25,7 +25,7 @@ ITERATIONS = 100
 
 
 def with_tag(content):
-    """The content with the flag, and a tag that is not computed from it."""
+    """Returns the content with the flag, and a tag that is not computed from it."""
     flags = struct.unpack_from("<H", content, 2)[0] | TAGGED
     return content[:2] + struct.pack("<H", flags) + content[4:] + os.urandom(TAG_LEN)
 
@@ -37,7 +37,9 @@ def both(contents):
 
 
 def lies_upward(job, epoch, first, n):
-    """What the halted rank would bring, and results that it would know, but with other values."""
+    """Yields the contributions and known results that the halted rank would send, with other
+    values.
+    """
     floats = job["payload_bytes"] // 4
     lies = struct.pack("<f", 1e6) * floats
     for packet_type in (CONTRIBUTION, KNOWN):
@@ -48,8 +50,8 @@ def lies_upward(job, epoch, first, n):
 
 
 def attack(lab, job, first):
-    """Frames to host 0 on its link, and on the halted rank's link to the switch. Returns how many
-    went to the switch.
+    """Sends forged frames to host 0 on its link, and to the switch on the halted rank's link.
+    Returns how many went to the switch.
     """
     epoch = job_entry(lab, job)["epoch"]
     n = min(job["window"], 32)
@@ -66,7 +68,7 @@ def attack(lab, job, first):
 
 
 def start_job(lab, *options, **ranks):
-    # Short enough for a tag besides.
+    # Payloads are short enough for a tag besides.
     job = lab.create_job(MEMBERS, "--payload", 1024, *options)
     return job, start_ranks(lab, job, MEMBERS, bytes=SIZE, iters=ITERATIONS, timeout_ms=20000,
                             **ranks)
@@ -103,7 +105,7 @@ def forgers_on_the_links_change_no_sum_of_a_job_with_tags_on_af_xdp():
 
 @case(120, thorough=True)
 def forgers_on_the_links_do_change_sums_without_tags():
-    """So that the cases with tags show something."""
+    """The control case: it shows that the cases with tags prove something."""
     with running_lab(3, "af_packet") as lab:
         job, ranks = start_job(lab)
         with halted(lab, job, ranks, ITERATIONS * SIZE // 1024) as first:
@@ -143,7 +145,8 @@ def who_does_not_agree_on_tags_is_told():
 
 @case(120, also_over_udp=True)
 def ranks_with_tags_go_on_with_a_switch_that_was_started_anew():
-    """Its tags are others: packets of its life before are refused, so that the ranks notice."""
+    """The new switch has other tags: it refuses packets of its earlier life, so the ranks notice.
+    """
     with running_lab(2, "af_packet") as lab:
         job = lab.create_job(None, "--authenticate")
         ranks = start_ranks(lab, job, bytes=MIB, iters=100, recover=True, authenticate=True)

@@ -1,6 +1,6 @@
 # SPDX-License-Identifier: BSD-3-Clause
-"""TLS failures are reported in words by the other end: faninctl, the manager as a client of
-switches, hosts.
+"""The other end reports TLS failures in words: faninctl, the manager as a client of switches,
+hosts.
 """
 
 import time
@@ -29,7 +29,7 @@ commonName = supplied
 
 
 class Authority:
-    """A CA whose certificates may be of any time."""
+    """A CA whose certificates may have any period of validity."""
 
     def __init__(self, directory, name):
         self.directory = directory / name
@@ -44,7 +44,8 @@ class Authority:
              "-subj", f"/CN={name}", "-out", self.pem, "-keyout", self.key])
 
     def issue(self, name, address, years=("20240101", "20700101")):
-        """A certificate for an address; returns {"certificate", "key"} as configurations have them.
+        """Issues a certificate for an address; returns {"certificate", "key"} in the form of the
+        configurations.
         """
         pem, key, request = (self.directory / f"{name}.{kind}" for kind in ("pem", "key", "csr"))
         run(["openssl", "req", "-newkey", "ec", "-pkeyopt", "ec_paramgen_curve:prime256v1",
@@ -61,7 +62,7 @@ def expired(authority, name, address):
 
 
 def expect_words(lab, arguments, words, what, namespace):
-    """faninctl fails at once and says so."""
+    """Expects faninctl to fail at once with these words; without words, to succeed."""
     with Pace() as pace, inside(namespace):
         done = run([program("faninctl"), *map(str, arguments)], check=False)
         seconds = time.monotonic() - pace.began
@@ -70,8 +71,7 @@ def expect_words(lab, arguments, words, what, namespace):
         return
     expect(done.returncode == 1 and words in done.stderr,
            f"{what}: '{done.stderr.strip()}' does not say '{words}'")
-    # A switch that waits for a TLS client's first words closes the connection of one that does not
-    # speak it after 5 s.
+    # A switch that expects TLS closes the connection of a client that does not speak it after 5 s.
     pace.expect_within(seconds, 6, what)
 
 
@@ -81,7 +81,7 @@ def switch_error(manager):
 
 @case(120)
 def what_is_wrong_with_the_tls_of_a_switch_is_said_in_words():
-    """To faninctl and by the manager, whose log has it once."""
+    """faninctl reports the fault, and so does the manager, whose log has it once."""
     with Lab(1, "af_packet") as lab:
         right, other = Authority(lab.directory, "right"), Authority(lab.directory, "other")
         plain = "the other side does not speak TLS"
@@ -121,7 +121,7 @@ def what_is_wrong_with_the_tls_of_a_switch_is_said_in_words():
 
 @case(120)
 def what_is_wrong_with_the_tls_of_a_manager_is_said_in_words():
-    """To faninctl and to the program on a host."""
+    """faninctl reports the fault, and so does the program on a host."""
     with Lab(2, "af_packet") as lab:
         lab.start_switch()
         right, other = Authority(lab.directory, "right"), Authority(lab.directory, "other")

@@ -11,8 +11,8 @@ from lab.namespaces import SOURCE_DIR, module
 from lab.demo.training import TrainingFabric, interpreter
 
 RANKS = 4
-# The default of both options is None with Python 3.11, where torchrun of 1.13 breaks: these name a
-# worker that there is not. A slot of a sparse job is as large as 65 others.
+# Both options default to None with Python 3.11, which breaks torchrun of 1.13: these values name a
+# worker that does not exist. A slot of a sparse job is as large as 65 other slots.
 SPARSE_LIMITS = {"limits": {"max_jobs": 5, "slots": 5 * 16 * 65},
                  "memory": {"hugepages": "never", "megabytes": 512}}
 MANY_GROUPS = {"limits": {"max_jobs": 24, "slots": 24 * 16},
@@ -24,7 +24,7 @@ TO_CONSOLE = ("--redirects", "9:1", "--tee", "9:1")
 
 
 class TorchFabric(TrainingFabric):
-    """Four hosts at a switch with a manager; without one if it is not to be found."""
+    """Four hosts at a switch, with a manager unless it is to be missing."""
 
     def __init__(self, manager=True, config=None):
         super().__init__(single(RANKS), config=config)
@@ -49,7 +49,7 @@ class TorchFabric(TrainingFabric):
 
 
 def results_of(ranks, seconds=120):
-    """What the ranks have printed, once all have ended well."""
+    """Returns what the ranks have printed, once all have ended well."""
     results = []
     for number, rank in enumerate(ranks):
         status = rank.wait(seconds)
@@ -145,7 +145,7 @@ def the_hook_top_k_keeps_what_it_does_not_send():
                    f"the loss of the largest 2 %: {top_k[-5:]} beside {dense[-5:]}")
             expect(sum(top_k[-5:]) / 5 < 0.4 * top_k[0], f"the loss of the largest 2 %: {top_k}")
             expect(result["distance"] > 0, "the largest 2 % gave the same as all")
-            # All in one bucket in the first step; two after it.
+            # The first step has all gradients in one bucket, the later steps in two.
             expect(result["layouts"][0] >= 3 and result["buckets"][0] >= 1 + 2 * 59,
                    f"{result['layouts']} layouts, {result['buckets']} buckets")
             expect_equal((job["in_network"], job["handler"], job["gloo"]), (True, "sparse", {}),
@@ -175,8 +175,8 @@ def hooks_send_fewer_bytes():
 
 @case(240, thorough=True)
 def torchs_callbacks_make_collectives_and_wait_for_them():
-    """Hooks of DistributedDataParallel that do; a rank that leaves; and the end of programs that
-    have told no group of it.
+    """Hooks of DistributedDataParallel make collectives; a rank leaves; and programs end without
+    leaving their groups.
     """
     with TorchFabric(config=MANY_GROUPS) as lab:
         for hosts in (range(RANKS), (0, 0, 1, 1)):
@@ -202,8 +202,8 @@ def torchs_callbacks_make_collectives_and_wait_for_them():
 
 @case(60)
 def torchs_futures_complete_where_no_thread_can_be_made():
-    """Callbacks run on the thread that completes them, or on the program's if the sum is there
-    already.
+    """Callbacks run on the thread that completes their futures, or on the program's thread if the
+    sum is there already.
     """
     with TorchFabric() as lab:
         ranks = lab.ranks("without_threads", hosts=range(2))
@@ -269,7 +269,7 @@ def torchrun_starts_killed_workers_again():
 
 @case(150, thorough=True)
 def torchrun_finds_itself_by_c10d_with_several_workers_on_a_host():
-    """Workers are told the name of the first agent's host, which is its address here."""
+    """Workers learn the name of the first agent's host, which is its address here."""
     with TorchFabric() as lab:
         program = SOURCE_DIR / "tests" / "net" / "torch_rank.py"
         named = ("unshare", "--uts", "sh", "-c", "hostname $0; exec \"$@\"")
@@ -281,8 +281,8 @@ def torchrun_finds_itself_by_c10d_with_several_workers_on_a_host():
                                    f"{lab.host_ip(0)}:29400", "--rdzv_id", "fanin", program,
                              "restarted"], "torchrun") for host in range(2)]
         results = list(results_of(agents, 140))
-        # An agent that finds the other one at a new round before its own workers have failed counts
-        # no restart.
+        # An agent counts no restart if it finds the other agent at a new round before its own
+        # workers have failed.
         expect(max(result["restarts"] for result in results) >= 1,
                f"restarts: {[result['restarts'] for result in results]}")
         for result in results:
@@ -348,8 +348,8 @@ def torch_ranks_that_are_all_on_one_host_say_so():
 
 
 def expect_hosts(results, hosts):
-    """All ranks are in the network, where only the first one of each host sends. hosts: of each
-    rank.
+    """Expects all ranks in the network, where only the first rank of each host sends. hosts: the
+    host of each rank.
     """
     ranks_of = [[rank for rank, host in enumerate(hosts) if host == one]
                 for one in dict.fromkeys(hosts)]
@@ -403,7 +403,8 @@ def torch_trains_with_several_ranks_on_a_host():
 
 @case(150, thorough=True)
 def a_killed_rank_of_several_on_a_host_is_named():
-    """Another one than the leader, a leader, and the one that has the store, too."""
+    """The killed rank is one that is no leader, then a leader, and then the one that has the store.
+    """
     with TorchFabric() as lab:
         for killed in (3, 2, 0):
             began = time.monotonic()
@@ -443,11 +444,11 @@ def the_demo_trains_over_fanin_as_over_gloo():
     result = json.loads(done.stdout)
     expect_equal((result["ok"], result["equal"], result["elsewhere_calls"],
                   len(result["loss"]["gloo"])), (True, True, 0, steps), "the demo")
-    # What a user gets who has no rights, and links as they mostly are.
+    # The program ran as a user without rights, over ordinary links.
     expect_equal((result["user"], result["transport"], result["mtu"]), ("nobody", "udp", 1500),
                  "the hosts")
     expect(min(result["loss"]["fanin"]) < result["loss"]["fanin"][0], f"losses: {result['loss']}")
-    # Floats of the layers, the last one's first: each but that one fills a bucket.
+    # Floats of the layers, the last layer first: each layer except the last fills a bucket.
     hidden = 512 * 512 + 512
     buckets = [4 * n for n in (512 * 10 + 10 + hidden, hidden, hidden, 784 * 512 + 512)]
     expect_equal(result["bucket_bytes"], buckets, "gradients of a step, in their buckets")

@@ -1,7 +1,7 @@
 # SPDX-License-Identifier: BSD-3-Clause
 """Jobs of several reduction trees: each spine carries its part of the blocks, all collectives are
-exact, one spine's death moves the trees over it, and a request for more trees than there are gets
-an error.
+exact, one spine's death moves the trees over it, and a request for more trees than possible gets an
+error.
 """
 
 import contextlib
@@ -25,7 +25,7 @@ def managed_fabric(*arguments, manager=None, **options):
 
 
 def start(fabric, job, trees, ranks=None, **options):
-    """ranks: of the hosts; default: their numbers."""
+    """Starts a job. ranks: of the hosts; default: their numbers."""
     options = {"bytes": MIB, "check": True, "transport": fabric.transport, "trees": trees,
                "no_fallback": True, **options}
     return [fabric.spawn_named(host, job, rank, fabric.hosts, **options) for host,
@@ -57,13 +57,13 @@ def jobs_left(fabric):
 
 
 def uplinks(fabric):
-    """{(leaf, spine): (received, sent)}, as the kernel counts the leaf's interface."""
+    """Returns {(leaf, spine): (received, sent)}, as the kernel counts at the leaf's interface."""
     return {(leaf, spine): link_bytes(fabric.switch_ns(leaf), f"to-{spine}")
             for leaf, spine in fabric.topology.links}
 
 
 def measure(fabric, trees, size):
-    """{(leaf, spine): (received, sent)} in multiples of the vector while a job runs."""
+    """Returns {(leaf, spine): (received, sent)} in multiples of the vector, while a job runs."""
     before = uplinks(fabric)
     run_job(fabric, f"{trees} trees", trees, bytes=size, iters=1, warmup=0)
     parts = {link: tuple((after - earlier) / size for after, earlier in zip(both, before[link]))
@@ -75,8 +75,7 @@ def measure(fabric, trees, size):
 
 @case(120)
 def two_trees_put_half_of_the_vector_on_each_spine():
-    """Where the machine is busy, blocks are sent again that were not lost: that is another run's
-    figure.
+    """A busy machine sends blocks again that were not lost: then the case runs the job once more.
     """
     size = 16 * MIB
     with managed_fabric(leaf_spine(2, 2, 8), mtu=9000,
@@ -89,7 +88,7 @@ def two_trees_put_half_of_the_vector_on_each_spine():
             for link, both in parts.items():
                 expect(all(least <= part <= most for part in both),
                        f"{trees} trees: {link} carried {both} of the vector")
-        # With one tree, one of the spines has it all.
+        # With one tree, one of the spines carries the whole vector.
         expect_equal(sorted(round(up) for up, _ in parts.values()), [0, 0, 1, 1],
                      "links of one tree that carried the vector")
 
@@ -111,15 +110,15 @@ def collectives_over_three_trees_are_exact_under_loss():
             lost += sum(report["retransmits"]
                         for report in run_job(fabric, str(options), 3, **options))
         expect(lost > 0, "no packet was lost")
-        # Three hosts at leaf0, two at leaf1, which has the first ranks: leaf0 is the root of each
-        # tree.
+        # Three hosts are at leaf0, and two at leaf1, which has the first ranks: leaf0 is the root
+        # of each tree.
         digests = {report["digest"] for trees in (3, 1)
                    for report in run_job(fabric, "reproducible", trees, ranks=(2, 3, 4, 0, 1),
                                          handler="tree", reproducible=True,
                                          data="random", bytes=200 * KIB)}
         expect_equal((len(digests), None in digests), (1, False),
                      f"bits of reproducible sums over 3 trees and one: {digests}")
-        # Hosts that leave it to the manager get as many.
+        # Hosts that leave the number to the manager get as many trees.
         ranks = [fabric.spawn_named(host, "job", host, 5, bytes=MIB, check=True)
                  for host in range(5)]
         expect_equal({report["trees"] for report in finish(fabric, ranks)}, {3},
@@ -143,7 +142,7 @@ def sparse_vectors_over_three_trees_are_exact_under_loss():
                        f"{options}: {report['sparse']}")
             wait_until(lambda: not any(jobs_left(fabric).values()), 60,
                        "the job to be gone from all switches")
-        # A handler without sparse blocks is named.
+        # The error names a handler without sparse blocks.
         for report in finish(fabric, start(fabric, "job", 3, handler="single", sparse=True)):
             expect("handler single has no allreduce_sparse" in report["error"]["message"],
                    report["error"]["message"])
@@ -201,8 +200,8 @@ def who_asks_for_more_trees_than_there_are_is_told():
         for report in run_job(fabric, "4 trees over 2 spines", 4, has=2):
             expect("all links between the switches of its hosts are in its other trees" in report[
                 "trees_reason"], str(report))
-        # One job is on both leaves, so that they have room for two more; a third tree would be one
-        # too many.
+        # Another job's two trees are on both leaves, which have room for one more; a second tree
+        # would be one too many.
         other = [fabric.spawn_named(host, "other", host, 4, trees=2, iters=100000,
                                     timeout_ms=60000) for host in range(4)]
         wait_until(lambda: sum(jobs_left(fabric).values()) == 6, 60, "another job of two trees")

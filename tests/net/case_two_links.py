@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: BSD-3-Clause
-"""Hosts with two links: which of them a job uses, and how it goes on over the other one when a
+"""Hosts with two links: the links that a job uses, and how the job goes on over the others when a
 leaf, a port or a link fails.
 """
 
@@ -18,7 +18,7 @@ SECOND = ["10.77.1.1", "10.77.1.2"]
 
 
 def two_links(switches):
-    """Two hosts at both leaves, and one at leaf1 alone."""
+    """Two hosts are at both leaves, and one is at leaf1 alone."""
     hosts = [{"links": [{"ip": f"10.77.{leaf}.{host + 1}", "switch": f"leaf{leaf}",
                          "port": f"h{host}"} for leaf in range(2)]}
              for host in range(2)]
@@ -34,7 +34,7 @@ def places(results):
 
 
 def at(leaf):
-    """Where both hosts are if a job uses them at this leaf."""
+    """Returns the places of both hosts if a job uses them at this leaf."""
     return [(f"10.77.{leaf}.{host + 1}", f"10.77.{leaf}.254") for host in range(2)]
 
 
@@ -53,8 +53,8 @@ def jobs_use_the_better_link_of_each_host():
             return [member["uses"] for entry in manager.ask("jobs")["jobs"] if entry["name"] == job
                     for member in entry["members"]]
 
-        # One leaf is enough, and the second job takes the other one, whatever address the hosts
-        # come with.
+        # One leaf is enough, and the second job takes the other leaf, whichever addresses the hosts
+        # join with.
         first, results = manager.join("first", FIRST)
         expect_equal(places(results), at(0), "where the first job is")
         expect_equal([name for name, switch in switches.items() if switch.jobs], ["leaf0"],
@@ -64,7 +64,7 @@ def jobs_use_the_better_link_of_each_host():
         expect_equal(switches["leaf1"].created[0]["members"],
                      [{"port": "h0", "ip": "10.77.1.1", "rank": 0},
                       {"port": "h1", "ip": "10.77.1.2", "rank": 1}], "its members")
-        # Who is at leaf1 only draws the others there.
+        # A host that is at leaf1 only draws the others there.
         third, results = manager.join("third", [FIRST[0], "10.77.1.9", FIRST[1]])
         expect_equal([result["ip"] for result in results], [SECOND[0], "10.77.1.9", SECOND[1]],
                      "addresses of the third job")
@@ -75,12 +75,13 @@ def jobs_use_the_better_link_of_each_host():
             expect("ranks 0 and 1 are on the same host, at 10.77.0.1 and 10.77.1.1"
                    in error.message, str(error))
 
-        # A port of one host goes down: the job moves as a whole, for one leaf is better than two.
+        # A port of one host goes down: the job moves as a whole, because one leaf is better than
+        # two.
         switches["leaf0"].down = ["h0"]
         expect_equal(moved(first), at(1), "where the first job is without a link")
         expect_equal(uses("first"), SECOND, "links in use")
         wait_until(lambda: not switches["leaf0"].jobs, 60, "leaf0 to be rid of the job")
-        # A killed manager knows what they use, and then the other leaf goes, too.
+        # A killed manager knows which links the hosts use; then the other leaf goes, too.
         manager.kill()
         close_all(first + second + third)
         manager.start()
@@ -104,7 +105,7 @@ def jobs_use_the_better_link_of_each_host():
         manager.wait_up("leaf1")
         later, results = manager.join("later", FIRST)
         expect_equal(places(results), at(1), "where the next job is")
-        # Of a host's only link that is down there is nothing better.
+        # A host whose only link is down has no better one.
         switches["leaf1"].down = ["h1"]
         alone, results = manager.join("alone", ["10.77.1.9"])
         expect_equal(places(results), [("10.77.1.9", "10.77.1.254")],
@@ -134,7 +135,7 @@ def await_results(fabric, switch, count):
 
 
 def leaf_of_rank_0(fabric):
-    """Where the first host of the only job that runs is; None as long as there is none."""
+    """Returns the leaf of rank 0 of the only job that runs; None as long as there is none."""
     return next((node["switch"] for tree in fabric.ask_manager("trees")["trees"]
                  if tree["state"] == "network"
                  for node in tree["nodes"] if int(node["local"], 16) & 1), None)
@@ -159,14 +160,14 @@ def a_host_goes_on_over_its_other_link():
                       for report in reports],
                      [(1, SECOND_INTERFACE)] * 2 + [(1, HOST_INTERFACE)] * 2, "runs and interfaces")
 
-        # While it is down, who comes with the address there is told to use the other one.
+        # While the link is down, a host that joins with its address is told to use the other link.
         expect_exact(finish(fabric, start(fabric, "elsewhere", iters=1)),
                      "a job that begins without the link")
         ip_in(namespace, "link", "set", HOST_INTERFACE, "up")
         wait_until(lambda: not fabric.ask("leaf0", "ping")["ports_down"], 60,
                    "the link to be up again")
 
-        # Both leaves: the error comes in time, and says why.
+        # Both leaves fail: the error comes in time, and names the reason.
         ranks = start(fabric, "both", timeout_ms=3000, iters=100000)
         used = wait_until(lambda: leaf_of_rank_0(fabric), 60, "the third job's tree")
         await_results(fabric, used, 200)

@@ -15,12 +15,12 @@ from tests.net.support import (KIB, MIB, CaseFailed, case, expect, expect_equal,
                                start_ranks, wait_for_results, wait_until)
 
 FAULTS = {"drop": 0.05, "duplicate": 0.02, "reorder": 0.02, "seed": 3}
-# What kernels older than 6.18 let a socket without rights ask for, unless they are told otherwise.
+# The most that kernels older than 6.18 give a socket without rights, unless configured otherwise.
 OLDER_RMEM_MAX = 212992
 
 
 def super_frames(lab):
-    """What all ports have counted of super-frames."""
+    """Returns the counters of super-frames, summed over all ports."""
     ports = json.loads(lab.ctl("-j", "ports").stdout)["ports"]
     return {name: sum(port["super_frames"][name] for port in ports)
             for name in ("rx", "rx_segments", "tx", "tx_segments")}
@@ -32,7 +32,7 @@ def spawn_as_nobody(lab, job, host, rank, size, **options):
 
 
 def expect_single_packets(lab, reports):
-    """What is told where the kernel's packet sockets take no super-frames of UDP."""
+    """Expects the reports of a kernel whose packet sockets take no super-frames of UDP."""
     for report in reports:
         expect("; packets leave one by one: the switch has not got those that were sent to find out" in report["transport_reason"],
                f"this does not say that packets leave one by one: {report['transport_reason']}")
@@ -44,11 +44,11 @@ def expect_single_packets(lab, reports):
 
 @case()
 def hosts_without_rights_have_exact_sums_in_super_frames():
-    """Or in single packets, if the kernel takes no others."""
+    """If the kernel takes no super-frames, the sums are exact in single packets."""
     for mtu, least in ((1500, 16), (9000, 4)):
         with running_lab(4, "af_packet", mtu) as lab:
             job = lab.create_job()
-            # Which one it is is found out by itself.
+            # The hosts choose the transport by themselves.
             ranks = [spawn_as_nobody(lab, job, host, host, 4, bytes=4 * MIB, iters=5,
                                      in_place=True) for host in range(4)]
             reports = reports_of(lab, ranks)
@@ -103,7 +103,7 @@ def ranks_of_one_address_have_exact_sums():
 
 @case()
 def jobs_of_one_address_do_not_disturb_each_other():
-    """Three jobs on each host, two of them over UDP sockets and one over packet sockets."""
+    """Each host has three jobs, two over UDP sockets and one over packet sockets."""
     with running_lab(3, "af_packet", 1500) as lab:
         jobs = [(lab.create_job(), transport) for transport in ("udp", "udp", "af_packet")]
         ranks = [lab.spawn_perf(host, job, host, 3, bytes=MIB, iters=20, check=True,
@@ -118,8 +118,8 @@ def jobs_of_one_address_do_not_disturb_each_other():
 
 @case(90, thorough=True)
 def three_jobs_in_two_processes_of_an_address_are_exact():
-    """On each host a process has two jobs, with collectives of all kinds, and another one has the
-    third, at the same time.
+    """On each host a process has two jobs, with collectives of all kinds, and another process has
+    the third, at the same time.
     """
     with running_lab(3, "udp", 1500, {"faults": {**FAULTS, "drop": 0.01}}) as lab:
         third = lab.create_job()
@@ -144,7 +144,7 @@ def three_jobs_in_two_processes_of_an_address_are_exact():
 
 
 def stop_now_and_then(lab, rank, before):
-    """Stops a rank for a while, some times: what has been sent to it waits in its buffers. before:
+    """Stops a rank for a while, several times: packets sent to it wait in its buffers. before:
     bytes that the switch had received before the job.
     """
     wait_until(lambda: lab.frames()["rx_bytes"] > before + 8 * MIB, 60, "the job to run")
@@ -156,8 +156,8 @@ def stop_now_and_then(lab, rank, before):
 
 
 def sixteen_hosts(mtu, handlers):
-    """Runs jobs of 16 hosts whose sockets have the buffers of an older kernel, and of which one
-    stops now and then. Returns {handler: reports}.
+    """Runs jobs of 16 hosts whose sockets have the buffers of an older kernel; one host stops now
+    and then. Returns {handler: reports}.
     """
     found = {}
     with running_lab(16, "udp", mtu) as lab:
@@ -165,8 +165,8 @@ def sixteen_hosts(mtu, handlers):
             job = lab.create_job(None, "--handler", handler)
             before = lab.frames()["rx_bytes"]
             options = {"bytes": MIB, "iters": 8, "check": True, "transport": "udp"}
-            # However fast the job is, its last rank computes for a second with a collective posted;
-            # it is stopped besides where it is still there.
+            # The last rank computes for a second with a collective posted, however fast the job is;
+            # besides, it is stopped as long as it runs.
             late = {**options, "pause": 1, "pause_at": 2, "pause_busy": True}
             ranks = [lab.spawn(host, ["/usr/bin/env", f"FANIN_RECEIVE_BUFFER={OLDER_RMEM_MAX}",
                                       *lab.perf_command(host, job, host, 16,
@@ -187,7 +187,8 @@ def sixteen_hosts(mtu, handlers):
 
 @case(120, thorough=True)
 def sixteen_hosts_with_small_buffers_are_exact_over_udp():
-    """Where a window bounds what is on its way to a host, its buffer has room for that."""
+    """A window bounds the packets on their way to a host, and the host's buffer has room for them.
+    """
     for mtu in (1500, 9000):
         for handler, reports in sixteen_hosts(mtu, ("single", "multi", "tree")).items():
             expect_equal([report["ring_drops"] for report in reports], [0] * 16,
@@ -196,11 +197,11 @@ def sixteen_hosts_with_small_buffers_are_exact_over_udp():
 
 @case(120, thorough=True)
 def sixteen_hosts_with_small_buffers_send_to_one_and_are_exact_over_udp():
-    """Whose buffer may overflow then: little is sent once more."""
+    """The one host's buffer may overflow then: few packets are sent again."""
     for mtu in (1500, 9000):
         for handler in ("push", "pull"):
-            # On a busy machine timers are early, and more is sent again than was lost: then it is
-            # tried again.
+            # On a busy machine timers are early, and more is sent again than was lost: the case
+            # then tries again.
             for left in reversed(range(3)):
                 reports = sixteen_hosts(mtu, (handler,))[handler]
                 lost, again, sent = (sum(report[name] for report in reports)
@@ -215,8 +216,8 @@ def sixteen_hosts_with_small_buffers_send_to_one_and_are_exact_over_udp():
 
 @case()
 def where_super_frames_do_not_pass_packets_go_one_by_one():
-    """The hosts' interfaces take super-frames apart, and the switch's socket gets none: it is told,
-    and sums are exact.
+    """The hosts' interfaces take super-frames apart, and the switch's socket gets none: the hosts
+    say so, and sums are exact.
     """
     with running_lab(2, "af_packet", 1500) as lab:
         for host in range(2):
@@ -234,7 +235,7 @@ def where_super_frames_do_not_pass_packets_go_one_by_one():
 
 
 def kernel_state(lab, namespace, user, *arguments):
-    """What doctor says of the kernel to a user of a namespace."""
+    """Returns doctor's verdict on the kernel for a user of a namespace."""
     doctor = lab._spawn(namespace, f"doctor-{user}",
                         [program("faninctl"), "-j", "doctor", *arguments], user)
     doctor.wait(60)
@@ -246,7 +247,7 @@ def kernel_state(lab, namespace, user, *arguments):
 def whether_packets_leave_one_by_one_depends_on_the_kernel_and_is_told():
     """
     Packet sockets before Linux 6.2 take no super-frames of UDP, and drop those that come: hosts
-    find it out by themselves.
+    find this out by themselves.
     """
     takes = kernel_takes_super_frames()
     for faults in ({}, {"faults": FAULTS}):
@@ -264,7 +265,7 @@ def whether_packets_leave_one_by_one_depends_on_the_kernel_and_is_told():
             if not takes:
                 expect_single_packets(lab, reports)
             elif faults:
-                # They may lose what finds out.
+                # The faults may drop the packets that test for super-frames.
                 continue
             expect_equal({report["transport"] for report in reports}, {"udp"},
                          "the transport of a process without rights")

@@ -1,7 +1,7 @@
 # SPDX-License-Identifier: BSD-3-Clause
-"""Hosts on UDP sockets beside those who forge: at another interface of the host, at another switch
-with the same job number, and another user of the host. Nothing of it is believed; and what would be
-believed, did the kernel not look who sends, has come to the host.
+"""Hosts on UDP sockets beside forgers: at another interface of the host, at another switch with the
+same job number, and another user of the host. No host believes forged packets; and packets that it
+would believe, if the kernel did not check the sender, have reached the host.
 """
 
 import json
@@ -33,8 +33,8 @@ WITNESS_PORT = 4000
 
 
 def own_ports(lab, host):
-    """Ports at which a host takes what the switch sends to it alone: of the sockets that are
-    connected to the switch.
+    """Returns the ports at which a host takes packets that the switch sends to it alone: those of
+    the sockets that are connected to the switch.
     """
     switch = "%08X:%04X" % (struct.unpack("=I", socket.inet_aton(SWITCH_IP))[0], UDP_PORT)
     own = "%08X" % struct.unpack("=I", socket.inet_aton(lab.host_ip(host)))[0]
@@ -49,7 +49,7 @@ def own_ports(lab, host):
 
 
 def beside(forge, **options):
-    """Runs a job, and stops its last rank for a while, in which forge(lab, job, contents) sends
+    """Runs a job, and halts its last rank for a while, in which forge(lab, job, contents) sends
     what a switch could say. Returns the reports, and what forge returns.
     """
     with running_lab(4, "udp") as lab:
@@ -69,13 +69,13 @@ def beside(forge, **options):
 
 
 def expect_nothing_seen(reports):
-    """The kernel has dropped it all: nothing has come to the library."""
+    """Expects that the kernel has dropped all forged packets: none has come to the library."""
     expect_equal([report["invalid"] for report in reports], [0] * len(MEMBERS),
                  "packets that ranks have looked at and refused")
 
 
 def make_outside(lab, host):
-    """A link from a host to a namespace of its own, whose name is returned."""
+    """Makes a link from a host to a namespace of its own, and returns the namespace's name."""
     namespace = f"{lab.prefix}-forger"
     there = lab.host_namespace(host)
     lab.namespaces.append(namespace)
@@ -98,7 +98,7 @@ def mac_of(namespace, interface):
 
 class Witness:
     """Sockets of a host that are closed to nobody: a port of its own, and the job's group at an
-    interface. They show that what is forged comes to the host.
+    interface. They show that forged packets reach the host.
     """
 
     def __init__(self, namespace, group, interface):
@@ -115,7 +115,7 @@ class Witness:
                                                    socket.if_nametoindex(interface)))
 
     def heard(self, source):
-        """How many packets with a source have come to the port, and to the group."""
+        """Returns how many packets with a source have come to the port, and to the group."""
         counts = []
         for sock in self.sockets:
             n = 0
@@ -132,8 +132,8 @@ class Witness:
 
 
 def send_to_host(port, job, contents, source, mac, address, ports):
-    """Frames with these contents from a source (MAC, address) to the group and to ports of a host.
-    Returns how many went to each of these.
+    """Sends frames with these contents from a source (MAC, address) to the group and to ports of a
+    host. Returns how many went to each of these.
     """
     group_mac, group_ip = group_of(job["id"])
     for content in contents:
@@ -145,7 +145,7 @@ def send_to_host(port, job, contents, source, mac, address, ports):
 
 
 def from_another_interface(lab, job, contents):
-    """To host 0, from beyond its other interface, with the switch's address."""
+    """Sends to host 0 from beyond its other interface, with the switch's address."""
     namespace = make_outside(lab, 0)
     there = lab.host_namespace(0)
     witness = Witness(there, group_of(job["id"])[1], OUTSIDE)
@@ -172,8 +172,8 @@ def what_comes_in_by_another_interface_is_not_believed_over_udp():
 
 
 def from_another_address(lab, job, contents):
-    """On host 0's own link, from any address but the switch's: as another switch, which has a job
-    of this number; and some as the switch, with a wrong key.
+    """Sends on host 0's own link from any address but the switch's, as another switch would that
+    has a job of this number; and some frames as the switch, with a wrong key.
     """
     there = lab.host_namespace(0)
     ports = own_ports(lab, 0)
@@ -204,7 +204,8 @@ def from_another_address(lab, job, contents):
 @case(90)
 def what_another_switch_says_of_a_job_of_this_number_is_not_believed_over_udp():
     reports, _ = beside(from_another_address)
-    # What has the switch's address is looked at, and refused for its key: so the way is open.
+    # The library reads packets with the switch's address, and refuses them for their key: so the
+    # path is open.
     expect(0 < reports[0]["invalid"] <= 20,
            f"rank 0 has refused {reports[0]['invalid']} packets, of which 20 were as from the "
            "switch")
@@ -214,8 +215,8 @@ def what_another_switch_says_of_a_job_of_this_number_is_not_believed_over_udp():
 
 @case(90)
 def jobs_of_one_number_and_key_at_two_switches_do_not_mix_over_udp():
-    """Two jobs of the same hosts, each at the switch of another link, at the same time: of their
-    data the seeds differ, and nothing else.
+    """Two jobs of the same hosts run at the same time, each at the switch of another link: they
+    differ in the seeds of their data, and in nothing else.
     """
     with running_fabric(leaf_spine(1, 1, 2, dual_homed=True), transport="udp") as fabric:
         ranks = []
@@ -248,7 +249,7 @@ def jobs_of_one_number_and_key_at_two_switches_do_not_mix_over_udp():
 
 @case(60)
 def a_port_of_leaders_that_is_taken_is_named_over_udp():
-    """By whomever: it is below no port that needs rights."""
+    """Any user may have taken the port, which needs no rights."""
     with managed_fabric(leaf_spine(1, 1, 2), transport="udp") as fabric:
         with inside(fabric.host_namespace(0)), socket.socket(socket.AF_INET,
                                                              socket.SOCK_DGRAM) as taken:

@@ -1,7 +1,7 @@
 # SPDX-License-Identifier: BSD-3-Clause
 """Hosts on UDP sockets, as nobody, over leaves and spines with the network manager: each family of
-protocols is exact at MTU 9000, and at 1500 with packets lost at every hop. The rest of the matrix
-are the cases that are also_over_udp.
+protocols is exact at MTU 9000, and at 1500 with packets lost at every hop. The cases that are
+also_over_udp make up the rest of the matrix.
 """
 
 from tests.net.support import KIB, MIB, case, expect, expect_equal
@@ -13,13 +13,13 @@ from lab.namespaces import NOBODY
 LOST = 0.05
 HOSTS = 4
 SIZE = MIB + 16
-PART = 4  # of the sizes, where what is lost takes time
+PART = 4  # divides the sizes where losses take time
 REGION_ROUNDS = 2
 
 
 def jobs(*collectives, trees=1, **options):
-    """What runs a job of each of these collectives, (name, bytes), and returns the ranks' reports.
-    part: what the bytes are divided by.
+    """Returns a function that runs a job of each of these collectives, (name, bytes), and returns
+    the ranks' reports. part: divides the sizes.
     """
     def run(fabric, part):
         found = []
@@ -37,7 +37,7 @@ def regions(fabric, _part):
     return []
 
 
-# name: (handler, what runs it)
+# name: (handler, the function that runs it)
 FAMILIES = {
     "single_buffers": ("single",
                        jobs(("allreduce", SIZE), ("reduce_scatter", MIB), handler="single")),

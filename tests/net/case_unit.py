@@ -1,6 +1,6 @@
 # SPDX-License-Identifier: BSD-3-Clause
-"""The switch does all its work with what its systemd unit leaves it: system calls, capabilities and
-files' modes.
+"""The switch does all its work within its systemd unit: system calls, capabilities and files'
+modes.
 """
 
 import stat
@@ -16,7 +16,7 @@ RESTRICTED = Path(__file__).with_name("restricted.py")
 
 
 class UnitLab(Lab):
-    """Its switch runs as its unit would have it, or as the same with other words."""
+    """The switch runs under its unit's restrictions, or under the same with other words."""
 
     changed = ("", "")
 
@@ -63,7 +63,8 @@ def a_switch_with_memif_and_hugepages_works_under_its_unit():
 
 @case()
 def what_a_unit_takes_away_is_missed():
-    """The cases above would see it: without bpf() or the packet sockets the switch does not start.
+    """The cases above would notice a missing right: without bpf() or the packet sockets the switch
+    does not start.
     """
     text = UNIT.read_text()
     for old, new, transport in (("@system-service bpf", "@system-service", "af_xdp"),
@@ -92,8 +93,8 @@ def the_unit_leaves_little_to_attack():
 
 @case()
 def the_programs_are_built_hardened():
-    """Position-independent, everything resolved at start, overruns of the stack and of buffers
-    found.
+    """The programs are position-independent, resolve everything at start, and detect overruns of
+    the stack and of buffers.
     """
     for name in ("fanin-switch", "fanin-manager", "fanin-server", "faninctl", "fanin-perf",
                  "fanin-pktgen"):

@@ -1,7 +1,5 @@
 # SPDX-License-Identifier: BSD-3-Clause
-"""Who waits for whom: what switches and the manager say of a job whose host, or whose switch,
-stands still.
-"""
+"""Switches and the manager name what a job waits for when a host or a switch stands still."""
 
 import re
 import signal
@@ -141,7 +139,7 @@ def a_job_without_a_run_says_who_has_not_joined():
         for rank in ranks:
             rank.popen.send_signal(signal.SIGKILL)
             rank.wait(60)
-        # What the blocks of the last run wait for is of no interest to the next one.
+        # The next run does not care what the blocks of the last run wait for.
         again = start_ranks(lab, job, [0, 1], bytes=64 * KIB)
         expect_exact(reports_of(lab, again), "the next run")
         wait_until(lambda: "does not run" in waits(), 60, "the end of the run")
@@ -165,7 +163,7 @@ def a_question_whose_asker_has_gone_harms_nobody():
         manager = played_manager(lab, switches)
         clients, _ = manager.join("j", FOUR)
         switches["leaf0"].silent_on = "jobs.waits"
-        # They go while leaf0 is silent: by the end of the connection, and by that of the job.
+        # The questions end while leaf0 is silent: with their connection, or with their job.
         for _ in range(8):
             asker = manager.client()
             asker.start("waits")

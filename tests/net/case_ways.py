@@ -1,6 +1,6 @@
 # SPDX-License-Identifier: BSD-3-Clause
-"""Hosts on UDP sockets in containers, and what keeps results away from hosts: what passes is exact,
-what doesn't is told with its cause.
+"""Hosts on UDP sockets in containers, and obstacles between results and hosts: sums are exact where
+packets pass, and an error names the cause where they don't.
 """
 
 from pathlib import Path
@@ -13,7 +13,7 @@ from tests.net.support import (MIB, Lab, case, expect, expect_equal, expect_exac
 
 
 def outcomes(lab, transport="udp", timeout_ms=2000, **options):
-    """Reports of a job of all hosts, which may fail."""
+    """Returns the reports of a job of all hosts, which may fail."""
     return reports_of(lab, start_ranks(lab, lab.create_job(), transport=transport,
                                        timeout_ms=timeout_ms, **options))
 
@@ -37,8 +37,8 @@ def a_firewall_that_drops_the_groups_packets_is_named():
 
 
 class BehindBridge(Lab):
-    """The last host is behind a bridge, in the switch's namespace, which hands no multicast on that
-    nobody there has asked for.
+    """The last host is behind a bridge, in the switch's namespace, which forwards multicast only if
+    somebody behind it has asked for the group.
     """
 
     BRIDGE = "snooper"
@@ -62,7 +62,7 @@ class BehindBridge(Lab):
 @case()
 def a_bridge_that_keeps_the_group_away_is_named():
     with running_lab(2, "af_packet", 1500, base=BehindBridge) as lab:
-        # It snoops, but as long as it knows of nobody who asks for members it floods.
+        # The bridge snoops, but it floods as long as it knows of nobody who asks for members.
         expect_exact(outcomes(lab, timeout_ms=30000), "behind a bridge that floods")
         ip_in(lab.switch_namespace, "link", "set", "to-host", "type", "bridge_slave", "mcast_flood",
               "off")
@@ -113,7 +113,7 @@ class Containers(Lab):
             self.make_container(host)
 
     def make_container(self, host):
-        """With `docker network create -d macvlan -o parent=eth0`."""
+        """Makes a container like `docker network create -d macvlan -o parent=eth0`."""
         there = self.host_namespace(host)
         ip_in(self.machine(), "link", "add", "link", self.LINK, "name", f"c{host}", "address",
               self.host_mac(host), "type", "macvlan", "mode", "bridge")
@@ -123,8 +123,8 @@ class Containers(Lab):
 
 
 class RoutedContainers(Containers):
-    """They have a subnet of their own behind a bridge; the machine forwards, and hands the groups'
-    packets to the bridge.
+    """The containers have a subnet of their own behind a bridge; the machine forwards, and hands
+    the groups' packets to the bridge.
     """
 
     BRIDGE = "br0"
@@ -176,7 +176,7 @@ def containers_with_macvlan_have_exact_sums():
 
 @case()
 def containers_behind_a_routed_bridge_have_exact_sums():
-    """With what hands the groups' packets on; without, the error names it."""
+    """The machine has to forward the groups' packets; if it does not, the error says so."""
     with running_lab(3, "af_packet", 1500, base=RoutedContainers) as lab:
         reports = outcomes(lab)
         expect_cause(reports[0], "timeout", "nothing of the job's multicast group is received",
