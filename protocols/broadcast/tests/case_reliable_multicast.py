@@ -1,7 +1,7 @@
 # SPDX-License-Identifier: BSD-3-Clause
-"""Reliable multicast on real processes: broadcasts and allgathers are exact by it, each link
-carries their data once, nothing is fetched without loss, blocking calls find it by themselves, and
-a rank that is killed is named.
+"""Reliable multicast on real processes: it makes broadcasts and allgathers exact, each link carries
+their data once, nothing is fetched without loss, blocking calls find it by themselves, and ranks
+name one that is killed.
 """
 
 import json
@@ -58,7 +58,7 @@ def multicast_is_exact_with_packets_lost_doubled_and_reordered():
 
 
 def links_of(fabric):
-    """{name: (namespace, interface)} of hosts' and leaves' links."""
+    """Returns {name: (namespace, interface)} of hosts' and leaves' links."""
     ends = {f"host {host}": (fabric.host_namespace(host), HOST_INTERFACE)
             for host in range(fabric.hosts)}
     ends.update({f"{leaf} to {spine}": (fabric.switch_ns(leaf), f"to-{spine}") for leaf,
@@ -67,11 +67,11 @@ def links_of(fabric):
 
 
 def carried(fabric, size, **options):
-    """{link: (received, sent)} in multiples of the vector, and the frames that came into each
-    switch for each packet of data, while a job runs.
+    """Runs a job. Returns {link: (received, sent)} in multiples of the vector, and the frames that
+    came into each switch for each packet of data.
     """
     def frames():
-        """(when, {switch: frames that came in})"""
+        """Returns (time, {switch: frames that came in})."""
         return time.monotonic(), {switch: sum(port["rx_frames"]
                                               for port in fabric.port_counters(switch).values())
                                   for switch in fabric.topology.switches}
@@ -80,7 +80,7 @@ def carried(fabric, size, **options):
         return {switch: (last[1][switch] - first[1][switch]) / (last[0] - first[0])
                 for switch in first[1]}
 
-    # Switches ask each other all the time who is there.
+    # Switches ask each other all the time which neighbors are there.
     idle = frames()
     wait_until(lambda: time.monotonic() - idle[0] > IDLE_SECONDS, 60, "some time to pass")
     idle = rates(idle, frames())
@@ -100,8 +100,8 @@ def carried(fabric, size, **options):
 
 @case(400)
 def each_link_carries_a_multicast_once():
-    """Where the machine is busy packets may be fetched that were only late: that is another run's
-    figure.
+    """On a busy machine ranks may fetch packets that were only late: the case then runs the job
+    again.
     """
     size = 64 * MIB
     with managed_fabric(leaf_spine(2, 2, 8), mtu=DATA_MTU) as fabric:
@@ -149,8 +149,8 @@ def a_call_that_is_interrupted_while_ranks_agree_on_multicast_ends_the_communica
 
 
 def expect_told(found, status, words, missing, where):
-    """The context and the communicator tell why the job by which broadcasts go has failed, and the
-    communicator fails with it.
+    """Expects the context and the communicator to name the reason why the broadcasts' job has
+    failed, and the communicator to fail with the job.
     """
     expect_equal((found.get("status"), found.get("next")), (status, status),
                  f"what {where} found: {found}")
@@ -176,8 +176,8 @@ def a_rank_that_is_killed_in_a_broadcast_is_named_by_the_communicator_that_was_a
 
 @case(120)
 def ranks_that_disagree_about_a_broadcast_have_no_communicator_any_more():
-    """Some ranks may know of the failure and others not yet: they would not agree on what goes by
-    multicast.
+    """Some ranks may know of the failure and others not yet: they would not agree on which
+    operations go by multicast.
     """
     with managed_fabric(leaf_spine(2, 1, 4), mtu=DATA_MTU) as fabric:
         ranks = [gather(fabric, host, 4, "disagree") for host in range(4)]
@@ -206,7 +206,7 @@ def blocking_calls_find_multicast_by_themselves():
 
 @case(120)
 def perf_finds_multicast_where_it_is_faster():
-    """By its size: a shorter one asks for no second job."""
+    """perf decides by size: a short operation asks for no second job."""
     with managed_fabric(leaf_spine(2, 1, 4), mtu=DATA_MTU) as fabric:
         for size, calls in ((MIB, 4), (KIB, 0)):
             reports = finish(fabric, start(fabric, "found", 1, multicast="auto",
@@ -220,8 +220,8 @@ def perf_finds_multicast_where_it_is_faster():
 
 @case(240, also_over_udp=True)
 def a_rank_that_is_killed_in_a_multicast_is_named():
-    """By the ranks that wait for its data, and by those that wait for it to receive, at its leaf
-    and at others.
+    """The ranks that wait for its data name it, and so do the ranks that wait for it to receive, at
+    its leaf and at others.
     """
     for victim in (0, 5):
         with managed_fabric(leaf_spine(2, 1, 8), mtu=DATA_MTU) as fabric:
@@ -244,7 +244,9 @@ def a_rank_that_is_killed_in_a_multicast_is_named():
 
 @case(240, also_over_udp=True)
 def a_multicast_goes_on_when_its_spine_dies():
-    """Over the other spine, in a run that begins with the same block; what was lost is fetched."""
+    """The multicast goes on over the other spine, in a run that begins with the same block; lost
+    packets are fetched.
+    """
     with managed_fabric(leaf_spine(2, 2, 8), mtu=DATA_MTU) as fabric:
         ranks = start(fabric, "cast", 1, multicast="always", collective="broadcast", bytes=16 * MIB,
                       iters=60, check=None, check_ends=True)

@@ -1,6 +1,6 @@
 # SPDX-License-Identifier: BSD-3-Clause
-"""Jobs whose blocks have leaders, made by the network manager: on all switches between their hosts,
-exact with packets lost, and not touched by the manager when a switch is killed.
+"""Jobs whose blocks have leaders, made by the network manager: they are on all switches between
+their hosts, exact with packets lost, and the manager does not touch them when a switch is killed.
 """
 
 import os
@@ -25,7 +25,7 @@ HANDLER = "canary"
 
 
 class Paced(Fabric):
-    """With links to the hosts so slow that a job takes some time, on any machine."""
+    """The links to the hosts are so slow that a job takes some time, on any machine."""
 
     def switch_config(self, switch):
         config = super().switch_config(switch)
@@ -36,13 +36,13 @@ class Paced(Fabric):
 
 
 def job_of(fabric):
-    """The manager's state of the only job once it runs; None before."""
+    """Returns the manager's state of the only job once it runs; None before."""
     jobs = fabric.ask_manager("jobs")["jobs"]
     return jobs[0] if jobs and jobs[0]["state"] == "network" else None
 
 
 def counted(fabric, switch, name):
-    """A counter of the only job at a switch; 0 where it is not."""
+    """Returns a counter of the only job at a switch; 0 if the switch does not have the job."""
     jobs = fabric.ask(switch, "jobs.list")["jobs"]
     return next((counter["count"] for job in jobs for counter in job["counters"]
                  if counter["name"] == name), 0)
@@ -99,7 +99,7 @@ def the_manager_leaves_a_job_with_leaders_alone_when_a_spine_is_killed():
                    "the loss to be noticed")
         expect_equal((job_of(fabric)["state"], job_of(fabric)["numbers"]), ("network", number),
                      "the job after the loss")
-        # It comes back, and has the job again.
+        # The spine comes back, and has the job again.
         fabric.launch("spine0")
         fabric.await_switch("spine0")
         wait_until(lambda: jobs_left(fabric)["spine0"] == 1, 60,
@@ -115,7 +115,7 @@ def the_manager_leaves_a_job_with_leaders_alone_when_a_spine_is_killed():
 
 @case(60, also_over_udp=True)
 def a_job_with_leaders_that_is_destroyed_ends_at_its_hosts():
-    """Ranks could go on without the job: switches that lack it pass its packets on."""
+    """Ranks could go on without the job, because switches that lack it pass its packets on."""
     with managed_fabric(leaf_spine(hosts=4)) as fabric:
         ranks = start(fabric, "job", None, handler=HANDLER, iters=1000000, check=False,
                       bytes=64 * KIB)
@@ -146,7 +146,7 @@ def what_jobs_with_leaders_do_not_have_is_refused_by_name():
                 expect(words in error.message, error.message)
         for client in clients:
             client.close()
-        # The library knows it without asking.
+        # The library refuses without asking the manager.
         ranks = start(fabric, "refused", 2, handler=HANDLER)
         for report in finish(fabric, ranks):
             expect("whose hosts lead blocks: found several trees" in (
@@ -191,7 +191,7 @@ def jobs_with_leaders_share_few_slots_and_are_exact():
 
 @case(120)
 def jobs_with_leaders_run_side_by_side():
-    # Not so short that they are over before all of them have been looked at.
+    # The jobs are long enough to be looked at before they are over.
     result = leading("--topology", "leaf-spine", "--bytes", 4 * MIB, "--iters", 4, "--jobs", 4)
     expect_equal([(job["ok"], job["mismatches"]) for job in result["further_jobs"]],
                  [(True, 0)] * 3, "the further jobs")
@@ -218,7 +218,7 @@ def hosts_with_two_links_lead_on_without_a_leaf():
 
 
 def strike(fabric, switch, random):
-    """A switch is killed and started again, or stopped for a while."""
+    """Kills a switch and starts it again, or stops it for a while."""
     process = fabric.switches[switch].popen
     if random.random() < 0.3:
         process.send_signal(signal.SIGSTOP)
@@ -234,8 +234,8 @@ def strike(fabric, switch, random):
 
 @case(600, also_over_udp=True, thorough=True)
 def failures_at_random_moments_cost_time_only():
-    """One switch after the other, of which hosts with two links need none. FANIN_FAILURES: how
-    many.
+    """Switches fail one after the other; hosts with two links need none of them. FANIN_FAILURES:
+    the number of failures.
     """
     wanted, seed = int(os.environ.get("FANIN_FAILURES", "12")), int(os.environ.get("FANIN_SEED",
                                                                                    "1"))
@@ -281,10 +281,10 @@ def leaders_answer_while_their_applications_compute():
 
 class Forger:
     """
-    A host that knows what a rank does, and the job's keys: sends what only leaders of other blocks,
-    or other ranks, may send.
+    A host that knows a rank's behaviour and the job's keys, and sends packets that only leaders of
+    other blocks, or other ranks, may send.
 
-    watched: a RawPort of the rank, which shows what the job does. port: the forger's own.
+    watched: a RawPort of the rank, which shows the job's packets. port: the forger's own.
     """
 
     LIE = struct.pack("<f", 1e6)
@@ -296,7 +296,7 @@ class Forger:
         self.sent = {"forged": 0, "tagged": 0}
 
     def learn(self):
-        """Returns whether it knows all that is in packets."""
+        """Returns true if the forger knows all that packets contain."""
         for _, frame in self.watched.arrived():
             if len(frame) < 42 + HEADER_LEN or frame[23] != 17:
                 continue
@@ -320,7 +320,9 @@ class Forger:
                       block=block, **fields)
 
     def forge(self, rank, hosts):
-        """Lies of the blocks that are on their way and led by another rank. hosts: by rank."""
+        """Sends lies about the blocks that are on their way and led by another rank. hosts: by
+        rank.
+        """
         sets = struct.pack("<QQQ", 0, 2**64 - 1, 2**64 - 1)
         elements = {"payload": self.LIE * self.count, "dtype": "f32", "op": "sum",
                     "count": self.count}
@@ -353,8 +355,8 @@ class Forger:
 
 
 def forge_beside_a_job(host, dropped):
-    """A job of four ranks on six hosts, of which one forges until the job ends. dropped: why its
-    leaf drops what has no tag.
+    """Runs a job of four ranks on six hosts, one of which forges until the job ends. dropped: the
+    reason for which its leaf drops packets without a tag.
     """
     hosts = [0, 1, 3, 4]
     with Paced(leaf_spine(hosts=6)) as fabric:
@@ -383,8 +385,8 @@ def forge_beside_a_job(host, dropped):
 
 @case(120)
 def what_only_others_may_say_of_a_block_changes_no_sum():
-    """Results and questions of blocks that another rank leads, and data of other ranks: by a
-    member, also behind a VLAN tag, which hosts do not see.
+    """A member forges results and queries of blocks that another rank leads, and data of other
+    ranks, also behind a VLAN tag, which hosts do not see.
     """
     forge_beside_a_job(1, "rank_unknown")
 
@@ -396,7 +398,8 @@ def a_stranger_with_the_key_changes_no_sum_of_a_job_with_leaders():
 
 @case(120)
 def a_member_that_speaks_for_a_rank_that_is_gone_keeps_nobody_waiting():
-    """Rank 3 is killed, and the host of rank 1 says that it is there, and asks in its name."""
+    """Rank 3 is killed, and the host of rank 1 claims that rank 3 is there, and asks in its name.
+    """
     hosts = [0, 1, 3, 4]
     with Paced(leaf_spine(hosts=6)) as fabric:
         fabric.start()

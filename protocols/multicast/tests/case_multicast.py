@@ -1,6 +1,6 @@
 # SPDX-License-Identifier: BSD-3-Clause
-"""Multicast over a leaf and a spine of real switches: what any host sends comes to each other one
-once, over each link once; and by the network manager, over trees that move.
+"""Multicast over a leaf and a spine of real switches: every packet of a host reaches each other
+host once, over each link once; and with the network manager, over trees that move.
 """
 
 import contextlib
@@ -24,12 +24,12 @@ JOB = 6
 PACKETS = 200
 DATA_LEN = 1000
 FANIN_OFFSET = 42
-# ARP of kernels and switches, and probes, which go over links meanwhile.
+# ARP of kernels and switches, and probes, cross the links meanwhile.
 ASIDE = 60
 
 
 class WireFabric(Fabric):
-    """Its interfaces count each packet by itself."""
+    """The interfaces count each packet by itself."""
 
     offloads = False
 
@@ -52,14 +52,14 @@ class Member:
                       dst_ip=self.fabric.switch_ip(self.switch))
 
     def join(self):
-        """Says JOIN once more; True once all are there."""
+        """Sends JOIN once more."""
         self.port.send(self.make(JOIN,
                                  join_body(0x99 + self.rank, self.size, self.fabric.mtu,
                                            self.cookie)))
 
     def arrived(self):
-        """What stands behind UDP's headers of each packet: super-frames have several, all of them
-        deliveries.
+        """Yields the content after the UDP header of each packet: a super-frame has several
+        contents, all of them deliveries.
         """
         for _, frame in self.port.arrived():
             content = frame[FANIN_OFFSET:]
@@ -105,13 +105,13 @@ def data_of(rank, block):
 
 @contextlib.contextmanager
 def members_of(fabric, ranks):
-    """Hosts with sockets, all of which have joined. ranks: {host: rank}."""
+    """Yields hosts with sockets, all of which have joined. ranks: {host: rank}."""
     parents = fabric.tree("spine0", ranks)
     fabric.install(JOB, KEY, parents, ranks, handler="multicast")
     members = [Member(fabric, host, rank, len(ranks)) for host, rank in ranks.items()]
     try:
-        # One after the other, and those that have joined first hear of the last one when they ask
-        # again.
+        # Members join one after the other; those that have joined first learn of the last one when
+        # they ask again.
         wait_until(lambda: all([member.joined() for member in members]), 60, "all to have joined")
         yield members
     finally:
@@ -121,7 +121,7 @@ def members_of(fabric, ranks):
 
 
 def link_frames(namespace, interface):
-    """(received, sent)"""
+    """Returns the frames (received, sent) of an interface."""
     with inside(namespace):
         counters = Path("/proc/net/dev").read_text(encoding="ascii")
     fields = next(line for line in counters.splitlines()
@@ -130,7 +130,8 @@ def link_frames(namespace, interface):
 
 
 def links_of(fabric):
-    """{name: (namespace, interface)}: of hosts, and of the switches to the spine that is the root.
+    """Returns {name: (namespace, interface)} of the hosts' links, and of the leaves' links to the
+    spine that is the root.
     """
     ends = {f"host {host}": (fabric.host_namespace(host), HOST_INTERFACE)
             for host in range(fabric.hosts)}
@@ -210,8 +211,8 @@ def multicast_of_strangers_goes_nowhere():
 
 
 def start_manager(fabric):
-    """Starts it, and waits for all links: a switch that was started before its neighbor takes a
-    moment to see that.
+    """Starts the manager, and waits for all links: a switch that was started before its neighbor
+    takes a moment to see the neighbor.
     """
     fabric.start_manager()
     wait_until(lambda: all(link["state"] == "up"
@@ -220,7 +221,7 @@ def start_manager(fabric):
 
 
 def hosts_of(fabric):
-    """A connection of each host to the network manager."""
+    """Returns a connection of each host to the network manager."""
     manager = types.SimpleNamespace(namespace=fabric.management, address=MANAGER_IP)
     return [Client(manager, token=fabric.token_file.read_text().strip())
             for _ in range(fabric.hosts)]
@@ -234,7 +235,7 @@ def ask_for(fabric, clients, **options):
 
 
 def members_by_manager(fabric, results):
-    """A list for each of the job's trees: its members, all of which have joined."""
+    """Returns a list for each of the job's trees: its members, all of which have joined."""
     trees = []
     for tree in range(results[0]["trees"]):
         told = [result if tree == 0 else result["more_trees"][tree - 1] for result in results]
@@ -249,7 +250,7 @@ def await_members(members):
 
 
 def send_all(members, first, count):
-    """Each member sends packets of these numbers, and has each one of all others once."""
+    """Each member sends packets of these numbers, and receives each packet of all others once."""
     before = [dict(member.heard) for member in members]
     for block in range(first, first + count):
         for member in members:
@@ -272,14 +273,14 @@ def send_all(members, first, count):
 
 
 def roots(fabric):
-    """The switch at the root of each tree of the only job, in their order."""
+    """Returns the switch at the root of each tree of the only job, in the trees' order."""
     trees = sorted(fabric.ask_manager("trees")["trees"], key=lambda tree: tree["tree"])
     return [tree["nodes"][0]["switch"] for tree in trees if tree["nodes"]]
 
 
 @case(180)
 def multicast_by_the_manager_goes_on_when_its_spine_dies():
-    """A job of two subgroups, one over each spine."""
+    """The job has two subgroups, one over each spine."""
     with running_fabric(leaf_spine(2, 2, 4), mtu=1500) as fabric:
         start_manager(fabric)
         clients = hosts_of(fabric)
@@ -299,7 +300,7 @@ def multicast_by_the_manager_goes_on_when_its_spine_dies():
         trees = members_by_manager(fabric, results)
         for members in trees:
             send_all(members, 0, 50)
-        # A subgroup's packets take its tree, so the other one loses none.
+        # A subgroup's packets take its tree, so the other subgroup loses none.
         os.kill(fabric.switches[before[0]].pid, signal.SIGKILL)
         for client in clients:
             expect_equal(client.wait_event("moved")["tree"], 0, "the tree that moves")
@@ -341,7 +342,7 @@ def no_ring_takes_the_place_of_multicast_without_a_spine():
 
 
 def refusals(processes):
-    """Messages of ranks whose join fails."""
+    """Returns the errors of ranks whose join fails."""
     errors = []
     for process in processes:
         expect(process.wait(60) != 0, f"{process.name} runs collectives on a multicast job")
@@ -351,14 +352,16 @@ def refusals(processes):
 
 @case(120)
 def collectives_do_not_join_a_multicast_job():
-    """Given by its switch, or by the manager, which need not allow a ring for that."""
+    """The switch gives the multicast job, or the manager gives it, which need not allow a ring for
+    that.
+    """
     with running_fabric(leaf_spine(2, 1, 2), mtu=1500) as fabric:
         parents = fabric.tree("spine0", range(2))
         ranks = {host: host for host in range(2)}
         fabric.install(JOB, KEY, parents, ranks, handler="multicast")
         errors = refusals([fabric.spawn_rank(host, JOB, KEY, host, 2, transport="af_packet")
                            for host in ranks])
-        # Nobody is left behind who would be in a new process's way.
+        # No member stays behind that would be in a new process's way.
         for leaf in ("leaf0", "leaf1"):
             members = fabric.ask(leaf, "jobs.list")["jobs"][0]["members"]
             expect_equal([member["joined"] for member in members], [False],

@@ -1,6 +1,6 @@
 # SPDX-License-Identifier: BSD-3-Clause
-"""Hosts of jobs with a parameter server (PA-ATP), over real links: what they report of their
-windows, their trace, and what they refuse.
+"""Hosts of jobs with a parameter server (PA-ATP), over real links: their reports on their windows,
+their trace, and their refusals.
 """
 
 import json
@@ -16,7 +16,7 @@ TRACE_KEYS = {"time", "rank", "iteration", "cwd", "awd", "in_flight", "alpha", "
 
 
 def serve(lab, server, hosts, *options):
-    """A job of these hosts, with the server that is on another one."""
+    """Makes a job of these hosts, with the server that is on another host."""
     version = server.control.ask("version")
     job = lab.create_job(hosts, "--handler", "pa-atp", "--server",
                          f"{lab.port_of(server.host)},{version['ip']},{version['mac']}", *options)
@@ -92,7 +92,7 @@ def what_jobs_with_a_server_do_not_have_is_refused_by_name():
         expect_exact(reports_of(lab,
                                 start_ranks(lab, job, [0, 1], maybe_sparse=True, bytes=MIB,
                                             density=0.01)), "a hint", "pa-atp")
-        # And a trace needs such a job.
+        # A trace needs such a job, too.
         single = lab.create_job([0])
         report = reports_of(lab, start_ranks(lab, single, [0], trace=lab.directory / "none"))[0]
         expect("handler single" in report["error"]["message"],

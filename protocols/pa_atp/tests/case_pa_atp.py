@@ -1,6 +1,6 @@
 # SPDX-License-Identifier: BSD-3-Clause
-"""Jobs with parameter servers, made by the network manager: exact with packets lost and aggregators
-short, and what becomes of them when a server, a worker or a switch is killed.
+"""Jobs with parameter servers, made by the network manager: exact with packets lost and few
+aggregators, and their fate when a server, a worker or a switch is killed.
 """
 
 import signal
@@ -12,9 +12,9 @@ from tests.net.case_network import demo
 from tests.net.case_trees import finish, managed_fabric, start
 from lab.fabric import Fabric, single
 
-# Long enough to be struck in the middle.
+# These jobs are long enough for a failure in the middle.
 LONG = ("--bytes", MIB, "--iters", 200)
-# Of hosts whose job has ended with an error, as it had to.
+# The state of hosts whose job has ended with an error, as it had to.
 ENDED = {"in_network": False, "handler": ""}
 
 
@@ -31,12 +31,12 @@ def serving(*arguments, servers=2, **expected):
 
 
 def counters_of(result, counter):
-    """The sum of a counter over all switches."""
+    """Returns the sum of a counter over all switches."""
     return sum(counts[counter] for counts in result["aggregation"].values())
 
 
 class Paced(Fabric):
-    """With links to the hosts so slow that a job takes some time, on any machine."""
+    """The links to the hosts are so slow that a job takes some time, on any machine."""
 
     def switch_config(self, switch):
         config = super().switch_config(switch)
@@ -47,7 +47,9 @@ class Paced(Fabric):
 
 
 def roots(fabric):
-    """The roots of the trees of the only job, in their order; none while one of them moves."""
+    """Returns the roots of the trees of the only job, in the trees' order; none while one of them
+    moves.
+    """
     trees = fabric.ask_manager("trees")["trees"]
     running = all(tree["state"] == "network" and not tree["stranded"] for tree in trees)
     return [tree["nodes"][0]["switch"] for tree in trees] if running else []
@@ -58,7 +60,7 @@ def results_of(fabric, server):
 
 
 def expect_shared(result):
-    """Each server has made results, about as many as any other."""
+    """Expects each server to have made results, at most twice as many as any other."""
     made = [server["counters"]["results"] for server in result["servers"].values()]
     expect(min(made) > 0 and max(made) <= 2 * min(made),
            f"results of the servers: {result['servers']}")
@@ -66,7 +68,7 @@ def expect_shared(result):
 
 @case(120)
 def servers_share_the_blocks_and_no_worker_repeats_anything_without_loss():
-    """On a busy machine timers are early: then it is tried again. Hosts on packet sockets leave
+    """On a busy machine timers are early: the case then tries again. Hosts on packet sockets leave
     slowly enough for a last look at the counters.
     """
     for left in reversed(range(8)):
@@ -93,7 +95,8 @@ def sums_with_servers_are_exact_under_loss():
 
 @case(90, also_over_udp=True)
 def blocks_without_an_aggregator_go_to_the_server_unmerged():
-    """Half as many as the window of all trees together: every second block finds its place taken.
+    """There are half as many aggregators as the window of all trees together: every second block
+    finds its place taken.
     """
     result = serving("--bytes", MIB, "--aggregators", 32)
     expect(counters_of(result, "overflows") > 0, f"nothing has overflowed: {result['aggregation']}")
@@ -112,7 +115,7 @@ def two_jobs_with_servers_share_the_aggregators():
 
 @case(120, also_over_udp=True)
 def sums_with_servers_are_exact_over_several_levels():
-    """The switch of the server aggregates; those below it pass on."""
+    """The switch of the server aggregates; the switches below it pass packets on."""
     for arguments, hosts, roots in ((("--topology", "leaf-spine", "--bytes", MIB), 8, ["s0", "s1"]),
                                     (("--topology", "tree3", "--bytes", 300 * KIB), 16,
                                      ["s0", "s1"])):
@@ -150,14 +153,14 @@ def without_its_only_server_a_job_ends_by_name():
 
 @case(90, also_over_udp=True)
 def servers_may_fail_in_turns_and_be_frozen():
-    """Each time the other one has both trees, until it is its turn; sums that were known before
-    come again as they were.
+    """Each time the other server has both trees, until its own turn comes; sums that were known
+    before come again unchanged.
     """
     with Paced(single(3).add_servers(2, ["switch0"])) as fabric:
         fabric.start()
         fabric.start_manager()
-        # The links make it last 7 s at least; where many programs want the cores, a sum takes 0.15
-        # s.
+        # The links make the job last 7 s at least; where many programs want the cores, a sum takes
+        # 0.15 s.
         ranks = start(fabric, "job", 2, handler="pa-atp", iters=500, bytes=512 * KIB,
                       timeout_ms=20000)
         wait_until(lambda: roots(fabric) == ["s0", "s1"], 60, "the job's trees")

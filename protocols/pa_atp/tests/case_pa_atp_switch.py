@@ -1,6 +1,6 @@
 # SPDX-License-Identifier: BSD-3-Clause
-"""A switch with a job of PA-ATP, whose hosts and server are raw sockets: what it refuses, what goes
-where, and what it tells of those who are behind.
+"""A switch with a job of PA-ATP, whose hosts and server are raw sockets: its refusals, its
+destinations for packets, and its reports on ranks that are behind.
 """
 
 import contextlib
@@ -95,7 +95,8 @@ class Players:
         self.ports[host].send(packet(content, self.lab.host_mac(host), self.lab.host_ip(host)))
 
     def wait(self, host, kind):
-        """The next packet of a type that a host gets: its header's fields and its payload."""
+        """Returns the next packet of a type that a host gets: its header's fields and its payload.
+        """
         frame, _ = self.ports[host].wait_for(lambda frame: frame[23:24] == b"\x11"
                                              and frame[TYPE_AT] == kind
                                              and frame[36:38] == b"\x55\xaa")
@@ -106,7 +107,7 @@ class Players:
         return dict(zip(names, fields)), frame[PAYLOAD_AT:]
 
     def join(self, host):
-        """Joins, with the cookie that the switch wants back. Returns the state, the epoch and
+        """Joins, with the cookie that the switch asks back. Returns the state, the epoch and
         (slots, sharing, parameters).
         """
         cookie = 0
@@ -132,8 +133,8 @@ class Players:
         return told
 
     def contribute(self, host, block):
-        """Sends a contribution, and waits for the acknowledgement. Returns its sum of sequence
-        numbers.
+        """Sends a contribution, and waits for the acknowledgement. Returns the acknowledgement's
+        sum of sequence numbers.
         """
         values = struct.pack(f"<{VALUES}i", *[(host + 1) * (block + i) for i in range(VALUES)])
         self.send(host, CONTRIBUTION, values, epoch=self.epoch, rank=host, block=block, dtype="i32",

@@ -1,6 +1,6 @@
 # SPDX-License-Identifier: BSD-3-Clause
 """The parameter server's operators, and a job over real links: the switch between them is a real
-one, which knows nothing of the job; its aggregating switch is played.
+one, which knows nothing of the job; the case plays its aggregating switch.
 """
 
 import json
@@ -88,7 +88,7 @@ class Server:
         return next(job for job in self.control.ask("jobs.list")["jobs"] if job["id"] == number)
 
     def create(self, size, host=1, **options):
-        """A job whose switch is this host."""
+        """Makes a job whose switch is this host."""
         return self.control.ask("jobs.create",
                                 members=[{"ip": self.lab.host_ip(host),
                                           "ranks": list(range(size))}], **options)
@@ -119,7 +119,7 @@ class Switch:
                                **fields), self.to)
 
     def receive(self, sock=None):
-        """The type, the fields and the payload of the next packet."""
+        """Returns the type, the fields and the payload of the next packet."""
         data, source = (sock or self.own).recvfrom(65536)
         expect_equal(source, self.to, "who a packet is from")
         names = ("version", "type", "flags", "job", "epoch", "rank", "contributions", "block",
@@ -151,7 +151,7 @@ class Switch:
                   count=256, contributions=contributions or members.bit_count(), **fields)
 
     def result(self):
-        """Block and value of the next result, which has to be the same in all elements."""
+        """Returns block and value of the next result, whose elements have to be equal."""
         fields, payload = self.expect(RESULT, self.group)
         values = struct.unpack("<256i", payload)
         expect_equal(len(set(values)), 1, "different elements of a result")
@@ -163,7 +163,7 @@ class Switch:
 
 
 def bad_configs(good):
-    """(words that the error has to contain, configuration)"""
+    """Returns (words that the error has to contain, configuration)."""
     return [
         (["colour", "unknown"], changed(good, ["colour"], "red")),
         (["address", "missing"], {key: value for key, value in good.items() if key != "address"}),
@@ -198,7 +198,7 @@ def bad_configs_of_a_server_are_refused_in_one_line():
         for text in ("", "{", "[]", "{\"name\": nul}", "\0\1\2"):
             expect_one_line(server.check(text=text), ["checked.json"],
                             f"configuration {text[:12]!r}")
-        # What the machine does not have is found at the start.
+        # The server finds at its start what the machine does not have.
         server.config["address"]["ip"] = "10.99.0.1"
         try:
             server.start()
@@ -210,8 +210,8 @@ def bad_configs_of_a_server_are_refused_in_one_line():
 
 @case()
 def a_server_completes_the_sums_of_a_job():
-    """Every rule once, over links: merged, contained, replaced, flushed, asked, repeated; and a
-    switch forwards the results to who listens.
+    """Sums follow every rule once, over links: merged, contained, replaced, flushed, asked,
+    repeated; and a switch forwards the results to listeners.
     """
     with running_lab(2, "af_packet") as lab:
         server = Server(lab).start()
@@ -271,7 +271,7 @@ def a_server_completes_the_sums_of_a_job():
 
 @case()
 def a_switch_joins_a_server_as_its_parent():
-    """The switch's own checks of a parent's packets: with one rank its sums are complete with any
+    """The switch checks a parent's packets by itself: with one rank its sums are complete with any
     handler.
     """
     with running_lab(2, "af_packet") as lab:
@@ -296,12 +296,13 @@ def a_switch_joins_a_server_as_its_parent():
                f"results: {counters['results']}")
         expect_equal(entry["state"], "waiting", "state after the last LEAVE")
         expect(0 < entry["round_trip_us"] < 1000000, f"round trip: {entry['round_trip_us']} us")
-        # A switch that has waited asks, and the server answers as only handler pa-atp knows.
+        # A switch that has waited asks, and the server answers with REPEAT, which only handler
+        # pa-atp knows.
         dropped = {name: count for name, count in lab.drops().items()
                    if count and name not in ("local_unhandled", "tx_full")}
         expect_equal(dropped.pop("type_unknown", 0), counters["repeats"], "REPEATs")
         expect_equal(dropped, {}, "what the switch has dropped")
-        # A switch that waits for the first answer of its parent asks in the version before, too.
+        # A switch that waits for its parent's first answer sends JOINs in the version before, too.
         older = sum(1 for _, frame in port.arrived() if frame[42:44] == bytes((VERSION - 1, JOIN)))
         refused = server.control.ask("stats")["drops"]
         expect_equal(refused.pop("version_unsupported", 0), older, "JOINs of the version before")
@@ -379,7 +380,7 @@ REFUSED_JOBS = [
 
 
 def refusal(server, command, **arguments):
-    """Code and message of a command's error."""
+    """Returns code and message of a command's error."""
     control = server.control
     control.last_id += 1
     control._send({"id": control.last_id, "cmd": command, "args": arguments})

@@ -1,6 +1,6 @@
 # SPDX-License-Identifier: BSD-3-Clause
 """Pull reductions on real processes: all collectives are exact by them, answers meet in the
-switches' tables, and a rank that is killed is named.
+switches' tables, and ranks name one that is killed.
 """
 
 import json
@@ -13,14 +13,15 @@ from tests.net.case_levels import LOSS
 from tests.net.case_trees import finish, jobs_left, managed_fabric, start
 
 DATA_MTU = 9000
-# Each with a size that neither packets nor ranks divide, and one that is less than a packet.
+# Each collective has a size that is less than a packet, and one that neither packets nor ranks
+# divide.
 COLLECTIVES = {"allreduce": (4, 2 * MIB + 20), "reduce_scatter": (32, MIB + 160),
                "reduce": (4, MIB + 12), "broadcast": (4, MIB + 4),
                "allgather": (32, MIB + 32), "barrier": (0,)}
 
 
 def counters(fabric):
-    """The handler's own counters, of the jobs of all switches together."""
+    """Returns the handler's own counters, summed over the jobs of all switches."""
     sums = {}
     for switch in fabric.topology.switches:
         for job in fabric.ask(switch, "jobs.list")["jobs"]:
@@ -48,7 +49,7 @@ def pulls_are_exact_with_packets_lost_doubled_and_reordered():
 
 @case(240, also_over_udp=True)
 def answers_meet_in_tables_and_a_rank_that_is_killed_is_named():
-    """By the ranks at its leaf and at the other one."""
+    """The ranks at its leaf and at the other leaf name it."""
     with managed_fabric(leaf_spine(2, 1, 8), mtu=DATA_MTU) as fabric:
         victim = 5
         ranks = start(fabric, "pull", 1, handler="pull", bytes=16 * MIB, iters=1000, check=None,
@@ -69,8 +70,7 @@ def answers_meet_in_tables_and_a_rank_that_is_killed_is_named():
 
 @case(240, also_over_udp=True, thorough=True)
 def pulls_go_on_when_their_spine_dies():
-    """Over the other spine: what was asked for in the run that is lost is asked for directly in the
-    next one.
+    """Pulls go on over the other spine: the next run asks directly for what the lost run asked for.
     """
     with managed_fabric(leaf_spine(2, 2, 8), mtu=DATA_MTU) as fabric:
         ranks = start(fabric, "pull", 1, handler="pull", bytes=4 * MIB, iters=40)

@@ -1,7 +1,7 @@
 # SPDX-License-Identifier: BSD-3-Clause
 """Push reductions on real processes: exact with small tables and packets lost at every hop, over
-one tree or several and with tags, and a rank that is killed is named. They go on over another spine
-when theirs dies.
+one tree or several and with tags; ranks name one that is killed. The reductions go on over another
+spine when theirs dies.
 """
 
 import json
@@ -20,7 +20,7 @@ SMALL = {"entries": 4, "timeout_us": 5000, "waves": 8, "wave_blocks": 4}
 
 
 def counted(fabric, name):
-    """A counter of the only job, of all switches together."""
+    """Returns a counter of the only job, summed over all switches."""
     jobs = [job for switch in fabric.topology.switches
             for job in fabric.ask(switch, "jobs.list")["jobs"]]
     return sum(counter["count"] for job in jobs for counter in job["counters"]

@@ -1,6 +1,7 @@
 # SPDX-License-Identifier: BSD-3-Clause
-"""Multicast regions on real processes: what any rank writes is everywhere after a fence, whatever
-is lost and whichever spine dies; who is killed is named; and nobody writes outside a region.
+"""Multicast regions on real processes: after a fence the writes of each rank are everywhere,
+whatever is lost and whichever spine dies; ranks name one that is killed; and nobody writes outside
+a region.
 """
 
 import json
@@ -65,7 +66,7 @@ def regions_have_tags_if_their_communicator_has():
 
 @case(120)
 def each_region_is_an_entry_of_the_switches_tables():
-    """While the ranks run; and what they write comes to others that call nothing."""
+    """The entries exist while the ranks run; writes reach hosts that call nothing."""
     with managed_fabric(leaf_spine(2, 1, 4), mtu=DATA_MTU) as fabric:
         ranks = [write(fabric, host, 4, "silent") for host in range(4)]
         entries = {}
@@ -106,7 +107,9 @@ def a_rank_that_is_killed_is_named_by_all_others_in_a_fence():
 
 @case(240, also_over_udp=True)
 def regions_go_on_when_their_spine_dies():
-    """Over the other spine: fences begin with the same block, and what was lost is fetched."""
+    """Regions go on over the other spine: fences begin with the same block, and lost packets are
+    fetched.
+    """
     with managed_fabric(leaf_spine(2, 2, 4), mtu=DATA_MTU) as fabric:
         ranks = [write(fabric, host, 4, 300) for host in range(4)]
         wait_until(lambda: fabric.port_counters("leaf0")["h1"]["tx_frames"] > 2000, 60,
@@ -144,7 +147,7 @@ def a_rank_without_memory_for_a_region_tells_all_others_and_the_communicator_goe
 
 @case(60)
 def a_rank_without_memory_to_agree_on_a_region_is_waited_for_by_nobody():
-    """It can't take part, so the communicator ends, and the others name it."""
+    """The rank can't take part, so the communicator ends, and the others name it."""
     with managed_fabric(leaf_spine(2, 2, 4), mtu=DATA_MTU) as fabric:
         found = found_by([write(fabric, host, 4, "agreement") for host in range(4)])
         expect_equal((found[1]["status"], found[1]["what"]), (-2, "create"),
@@ -159,7 +162,7 @@ def a_rank_without_memory_to_agree_on_a_region_is_waited_for_by_nobody():
 
 @case(120)
 def bytes_outside_of_a_region_go_nowhere():
-    """Packets by hand of a member, at a real switch."""
+    """A member sends packets by hand, at a real switch."""
     with running_fabric(leaf_spine(1, 1, 2), mtu=1500, base=WireFabric) as fabric:
         parents = fabric.tree("leaf0", {0: 0, 1: 1})
         fabric.install(JOB, KEY, parents, {0: 0, 1: 1}, handler="region",

@@ -1,6 +1,6 @@
 # SPDX-License-Identifier: BSD-3-Clause
 """Sparse allreduces by the real programs: exact with every handler that has them, also under loss,
-and without a switch; refused by name where there are none.
+and without a switch; other handlers refuse them by name.
 """
 
 import os
@@ -49,7 +49,7 @@ def sparse_vectors_are_exact_with_every_handler():
                            f"{handler}, {pattern}: {sparse}")
                     expect_equal(sparse["dense_bytes"], 2 * MIB,
                                  "what dense blocks would have taken")
-                    # Indices of 2 bytes with each value of 4.
+                    # Indices of 2 bytes come with each value of 4.
                     expect(sparse["bytes_sent"] < 2 * density * sparse["dense_bytes"] + 64 * KIB,
                            f"{handler}, {pattern}: {sparse}")
 
@@ -65,7 +65,7 @@ def sparse_vectors_are_exact_under_loss():
 
 
 def write_places(lab, places, length):
-    """A file for --pattern. places: a list of indices for each rank."""
+    """Makes a file for --pattern. places: a list of indices for each rank."""
     path = lab.directory / "places"
     lines = [" ".join(map(str, sorted(mine))) or "-" for mine in places]
     path.write_text(f"# places of {len(places)} ranks\nn {length}\n" + "\n".join(lines) + "\n")
@@ -135,8 +135,8 @@ TREE_LIMITS = {"max_jobs": 2, "slots": 2 * 64 * 65}
 
 @case(150, also_over_udp=True)
 def sparse_vectors_are_exact_in_trees_of_switches():
-    """With each handler, with tags, with only one host at a leaf, and on three levels; packets are
-    lost at each hop.
+    """The case runs each handler, with tags, with only one host at a leaf, and on three levels;
+    packets are lost at each hop.
     """
     config = {"faults": LOSS["faults"], "limits": TREE_LIMITS}
     with levels.running_fabric(leaf_spine(2, 1, 4), config=config) as fabric:
@@ -156,7 +156,9 @@ def sparse_vectors_are_exact_in_trees_of_switches():
 
 @case(120)
 def sparse_jobs_of_the_manager_are_exact_on_two_levels():
-    """By name, one of them with tags; and a dense allreduce in a job of the same handler."""
+    """Jobs are found by name, one of them with tags; a dense allreduce runs in a job of the same
+    handler.
+    """
     with levels.running_fabric(leaf_spine(2, 2, 4),
                                config={"faults": LOSS["faults"], "limits": TREE_LIMITS}) as fabric:
         fabric.start_manager()
@@ -177,7 +179,7 @@ PYTHON = "/usr/bin/python3"
 
 @case(120)
 def gradients_of_words_are_reduced_from_their_file():
-    """Files of lab/bench/gradients.py are what fanin-perf reads. The embedding's needs no packages.
+    """fanin-perf reads the files of lab/bench/gradients.py. The embedding's file needs no packages.
     """
     with running_lab(4, config=limits()) as lab:
         done = run([PYTHON, *GRADIENTS, lab.directory, "--only", "words", "--workers", "4",
@@ -225,8 +227,8 @@ def a_file_of_places_that_is_wrong_ends_the_rank_that_reads_it():
 
 
 def wait_for_a_stop(lab, job):
-    """Waits until the job has open blocks and no results any more. Returns the first block without
-    one.
+    """Waits until the job has open blocks and makes no results any more. Returns the first block
+    without a result.
     """
     def standing():
         before = job_entry(lab, job)["stats"]
@@ -238,7 +240,7 @@ def wait_for_a_stop(lab, job):
 
 
 def span_of_results(watcher):
-    """Indices of a block, as the results say that came to a host."""
+    """Returns the indices of a block, as the results say that came to a host."""
     spans = {struct.unpack_from("<I", frame, 42 + 40)[0] for _, frame in watcher.arrived()
              if len(frame) > 96 and frame[23] == 17 and frame[36:38] == struct.pack("!H", UDP_PORT)
              and frame[43] == SPARSE_RESULT}
@@ -250,7 +252,7 @@ def span_of_results(watcher):
 def shards_that_a_member_forges_are_refused_and_in_no_result():
     """
     Host 1 pauses in an allreduce, and sends shards that nobody should send, for blocks that wait
-    for it. It learns why; others get no wrong result because of it, and name it.
+    for it. Host 1 learns the reason; the others get no wrong result because of it, and name it.
     """
     with running_lab(3, "af_packet", config=limits()) as lab:
         job = lab.create_job(None, "--handler", "sparse")
@@ -263,7 +265,7 @@ def shards_that_a_member_forges_are_refused_and_in_no_result():
             block = wait_for_a_stop(lab, job)
             span, epoch = span_of_results(watcher), job_entry(lab, job)["epoch"]
             liar = Liar(lab, job, 1, 1)
-            # An index at the span has a number.
+            # Indices have 2 bytes, so an index at the span can be written.
             expect(span < 65536, f"the span is {span}, expected one whose indices have 2 bytes and "
                                  "others than those of the block")
             width = "H"
@@ -307,7 +309,7 @@ def shards_that_a_member_forges_are_refused_and_in_no_result():
                     ("collective_mismatch", "another operator", shard([1], op="max")),
                     ("collective_mismatch", "a dense block",
                      liar.contribution(epoch=epoch, block=block))):
-                # All ranks hear of the first that does not fit its block, and end.
+                # All ranks hear of the first shard that does not fit its block, and end.
                 if what == "a shorter span":
                     expect(all(rank.running() for rank in ranks),
                            "a rank has ended before the forger went on")
@@ -342,7 +344,7 @@ def jobs_without_sparse_blocks_say_so():
 
 @case(180, also_over_udp=True, thorough=True)
 def sparse_allreduces_go_on_when_a_spine_dies():
-    """Twice for each handler: the second one dies once the job has moved to it."""
+    """Two spines die for each handler, the second one once the job has moved to it."""
     loss = {"drop": 0.002, "duplicate": 0.002, "reorder": 0.002, "seed": 7}
     for handler, density in (("sparse", 0.05), ("sparse-hash", 0.2)):
         with managed_fabric(leaf_spine(2, 3, 4),
@@ -354,7 +356,7 @@ def sparse_allreduces_go_on_when_a_spine_dies():
                 return (fabric.ask(spine, "jobs.list")["jobs"] or [{"stats": {"results": 0}}])[0]
 
             def root_of(fabric=fabric):
-                """None while the job has no tree, as between two."""
+                """Returns None while the job has no tree, as between two."""
                 nodes = [node for tree in fabric.ask_manager("trees")["trees"]
                          for node in tree["nodes"]]
                 return nodes[0]["switch"] if nodes else None
@@ -392,7 +394,7 @@ def dense_vectors_that_may_be_sparse_take_the_shorter_way():
                              f"calls at density {density}")
                 expect_equal(sparse["dense_bytes"], taken * MIB,
                              "what dense blocks would have taken")
-        # Where nothing sparse can be carried the hint is ignored.
+        # The hint is ignored where nothing can carry sparse blocks.
         for report in run_exact_job(lab, "a dense job", maybe_sparse=True, density=0.02, bytes=MIB):
             expect_equal(report["sparse"]["maybe_sparse"], 0, "calls that could be sparse ones")
 
