@@ -100,7 +100,7 @@ GroupWork::complete(std::exception_ptr error)
 	{
 		std::lock_guard<std::mutex> lock(future_mutex_);
 		if (!future_is_shared_) {
-			settle(); /* It has no callbacks. */
+			settle(); /* The future has no callbacks. */
 			return;
 		}
 	}

@@ -157,7 +157,7 @@ setting(const std::string &name)
 PYBIND11_MODULE(_core, module)
 {
 	module.def("setting", setting);
-	/* That module registers the base class. */
+	/* torch.distributed registers the base class. */
 	py::module_::import("torch.distributed");
 	py::class_<JoinOptions>(module, "JoinOptions")
 		.def(py::init<>())

@@ -40,7 +40,7 @@ class Node : public std::enable_shared_from_this<Node> {
 	 */
 	void begin(std::chrono::milliseconds timeout, bool accumulate_f32);
 	void submit(Task task);
-	/* As in Network. */
+	/* See Network::close_begin(). */
 	void close_begin();
 	void close();
 

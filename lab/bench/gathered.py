@@ -24,8 +24,8 @@ class Gathered:
         lab.namespaces.append(self.namespace)
         run(["ip", "netns", "add", self.namespace])
         with inside(self.namespace):
-            # As in the laboratory's own namespaces: router solicitations and the like would only
-            # disturb the counters.
+            # Router solicitations and the like would only disturb the counters; the laboratory's
+            # own namespaces send none either.
             path = Path("/proc/sys/net/ipv6/conf/default/disable_ipv6")
             if path.exists():
                 path.write_text("1")

@@ -115,7 +115,7 @@ def clients_that_never_read_keep_the_manager_at_the_switch():
                        "clients to be closed as they read nothing")
             lost = manager.ask("stats")["counters"]["switches_lost"]
             told = manager.process.stderr()[-2000:]
-            # It also connects again.
+            # A manager that was started again connects, too.
             manager.kill()
             manager.start().wait_up("lab")
             wait_until(lambda: count_of(lab, "stalled") > 40, 60, "more clients to be closed")

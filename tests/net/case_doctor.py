@@ -82,7 +82,7 @@ FIREWALLS = [
                             {"goto": {"target": "more"}}], more=([DROP],))),
     ("warning", nft_prints([compare("multicast", "pkttype"), DROP])),
     ("warning", nft_prints([compare({"set": ["lo"]}, "iifname"), ACCEPT], policy="drop")),
-    # As in firewalld.
+    # firewalld has such rules.
     ("warning", nft_prints(ESTABLISHED,
                            [{"match": {"op": "in", "left": {"ct": {"key": "status"}},
                                        "right": "dnat"}}, ACCEPT],
@@ -99,7 +99,7 @@ IPTABLES_FIREWALLS = [
     ("ok", "DROP", "-A INPUT -s 10.77.0.254/32 -p udp -m comment --comment \"the switch\" -j ACCEPT"),
     ("ok", "ACCEPT", "-A INPUT ! -s 10.77.0.0/24 -p udp -j DROP"),
     ("ok", "ACCEPT", "-A INPUT -p udp -m udp --dport 53 -j DROP"),
-    # As in ufw: packets to a group return.
+    # ufw has such rules: packets to a group return.
     ("ok", "DROP", "-A more -m addrtype --dst-type MULTICAST -j RETURN\n-A more -j DROP\n-A INPUT "
                    "-j more\n-A INPUT -s 10.77.0.254/32 -p udp -j ACCEPT"),
     ("warning", "DROP", "-A more -m addrtype --dst-type MULTICAST -j RETURN\n-A more -j DROP\n-A "

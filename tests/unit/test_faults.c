@@ -291,7 +291,7 @@ host_receive_answer(uint16_t host, struct rte_mbuf *mbuf)
 		ck_assert_uint_ne(missing, 0);
 		self->seen_members |= sim.job.children & ~missing;
 	}
-	/* It answers a contribution that was sent again unnecessarily. */
+	/* The packet answers a contribution that was sent again unnecessarily. */
 	if (hdr->number == 0) {
 		ck_assert_uint_eq(body.n_blocks, 0);
 		return;

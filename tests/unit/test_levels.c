@@ -705,7 +705,7 @@ START_TEST(result_that_a_child_knows_is_everybody_s)
 
 	open_variant(_i);
 	epoch = start_run(5);
-	/* As the first packet of its block, */
+	/* The known result comes as the first packet of its block, */
 	tell_known(1, epoch, 0, false);
 	expect_known_upward(0);
 	/* after contributions, which it makes superfluous, */

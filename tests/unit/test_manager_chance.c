@@ -59,12 +59,12 @@ happen(struct random *random)
 			manager_rig_lose(index);
 		break;
 	case 1:
-		/* It has carried out its last request, but the answer is lost. */
+		/* The switch has carried out its last request, but the answer is lost. */
 		if (manager_rig_is_up(index))
 			manager_rig_do_unheard(index);
 		break;
 	case 2:
-		/* It was started anew. */
+		/* The switch was started anew. */
 		if (!manager_rig_is_up(index))
 			json_object_clear(manager_rig.jobs[index]);
 		break;

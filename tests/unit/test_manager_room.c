@@ -148,7 +148,7 @@ START_TEST(a_job_without_a_tree_has_one_as_soon_as_there_is_room)
 			peer->reconcile_ms = UINT64_MAX;
 			reconcile_tick(manager_rig.manager, peer, peer->ping_ms);
 		} else {
-			/* It is another job of this manager, which has ended. */
+			/* The switch has another job of this manager, which has ended. */
 			json_object_set_new(manager_rig.jobs[i], "999",
 					    json_string(manager_rig.manager->owner));
 			removal_add(manager_rig.manager, peer->about->name, 999);

@@ -140,7 +140,7 @@ START_TEST(one_address_never_gets_anothers_data)
 	int32_t position = neighbor_find_or_add(neighbors,
 						neighbor_key_make(host_ip_be(7), NEIGHBOR_HOSTS));
 
-	/* As if the entry had been host 6's, and a worker had just confirmed it. */
+	/* The entry was host 6's, and a worker has just confirmed it. */
 	neighbor_confirm(neighbors, position, host_ip_be(6), mac, 1);
 	ck_assert_uint_eq(neighbor_mac(neighbors, position, host_ip_be(7)), 0);
 	neighbor_confirm(neighbors, position, host_ip_be(7), mac, 1);

@@ -231,7 +231,7 @@ START_TEST(a_protocol_that_makes_no_sense_is_refused_with_the_reason)
 	protocol.name = "other";
 	protocol.handlers = other_handlers;
 	ck_assert_ptr_null(fanin_protocol_problem(&protocol));
-	/* It may leave out functions for jobs with several trees, and for lost runs. */
+	/* A protocol may leave out functions for jobs with several trees, and for lost runs. */
 	protocol.on_switch = &nothing;
 	ck_assert_ptr_null(fanin_protocol_problem(&protocol));
 	ck_assert(!fanin_protocol_splits(&protocol));
@@ -242,7 +242,7 @@ START_TEST(a_protocol_that_makes_no_sense_is_refused_with_the_reason)
 	};
 	protocol.on_switch = &one;
 	ck_assert_ptr_null(fanin_protocol_problem(&protocol));
-	/* It may support resumed runs without several trees, or vice versa. */
+	/* A protocol may support resumed runs without several trees, or vice versa. */
 	one = *fanin_protocol_of("single", reason, sizeof(reason))->on_switch;
 	protocol.on_switch = &one;
 	ck_assert_ptr_null(fanin_protocol_problem(&protocol));
@@ -424,7 +424,7 @@ START_TEST(a_collective_that_a_protocol_lacks_is_refused_by_name)
 }
 END_TEST
 
-/* It has no functions for lost runs and several trees, and these are never called. */
+/* The protocol has no functions for lost runs and several trees: these are never called. */
 START_TEST(a_protocol_on_switches_may_leave_out_what_it_does_not_do)
 {
 	static const struct fanin_switch_ops nothing = { 0 };

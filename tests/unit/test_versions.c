@@ -138,7 +138,7 @@ START_TEST(an_older_host_is_told_both_versions)
 	ck_assert_uint_eq(job->members[0].other_version, BEFORE);
 	ck_assert_uint_eq(job->members[1].other_version, 0);
 	ck_assert_uint_ne(host_join_all(&sw, job, HOSTS, 5), 0);
-	/* It does not end a run either. */
+	/* The JOIN does not end a run either. */
 	put_raw(0, frame, len);
 	expect_old_refusal(0, FANIN_REASON_VERSION, 4711);
 	ck_assert_uint_ne(job->epoch, 0);

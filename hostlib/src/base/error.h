@@ -63,7 +63,7 @@ void fanin_log_va(const struct fanin_log *log, enum fanin_log_level level, const
  */
 const char *fanin_format_ranks(const struct fanin_ranks *ranks, char *text, size_t text_len);
 
-/* What is known of ranks that are waited for. */
+/* The state of ranks that are waited for. */
 enum fanin_ranks_are {
 	FANIN_RANKS_LATE,
 	FANIN_RANKS_SILENT, /* they do not answer */

@@ -3,8 +3,8 @@
  * Resumes a run that the switch has lost, as a new run. All ranks begin it with the first block
  * whose result any of them lacks. Because of the window, the other ranks may have the results of
  * fewer than W blocks from there on: the last block of each lane. Results that are still in the
- * application's buffers are not kept twice. Of a block that another rank owns, this rank has no
- * result: it keeps its contribution, and sends it again (protocols/dense/README.md, "Lost runs of
+ * application's buffers are not kept twice. This rank has no result of a block that another rank
+ * owns: it keeps its contribution, and sends it again (protocols/dense/README.md, "Lost runs of
  * blocks with owners").
  */
 #include "engine_internal.h"

@@ -32,8 +32,8 @@
 #define FANIN_MEMIF_AREA_BYTES FANIN_MEMIF_BUFFER(2 * FANIN_MEMIF_SLOTS)
 
 /*
- * One direction. Of the memory that the switch can write, only its indices are read. This struct
- * has the buffer of each slot, which is never read back from there.
+ * One direction. The library reads only the indices in the memory that the switch can write. This
+ * struct has the buffer of each slot, which is never read back from that memory.
  */
 struct fanin_memif_ring {
 	struct memif_ring *shared;

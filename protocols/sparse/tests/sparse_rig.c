@@ -49,7 +49,7 @@ is_leaf(const struct sparse_node *node)
 	return node != &node->rig->nodes[0];
 }
 
-/* Returns the node or host that is this child of a switch. As in sparse_frame.to. */
+/* Returns the node or host that is this child of a switch, in the form of sparse_frame.to. */
 static int
 child_of(const struct sparse_node *node, unsigned int child)
 {

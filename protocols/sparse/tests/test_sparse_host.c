@@ -220,7 +220,7 @@ START_TEST(a_span_fills_a_packet_on_average)
 			ck_assert_uint_le(span, before);
 			if (span != 64)
 				ck_assert(values <= fmax(room, payload / (bytes + 2.0)));
-			/* It is not much shorter either, unless the span is the maximum. */
+			/* The packet is not much shorter either, unless the span is the maximum. */
 			if (span < limit - 64 && span > 640 && span != FANIN_SHARD_SHORT_SPAN)
 				ck_assert(values > 0.5 * payload / (bytes + 4.0));
 			/*

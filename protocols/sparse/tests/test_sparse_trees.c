@@ -174,7 +174,7 @@ START_TEST(blocks_take_turns_on_all_trees)
 	ring_switch_eal();
 	open_world((uint16_t)(2 + _i % 2));
 	allreduce(&options);
-	/* It has one block, so that the next request begins with another tree. */
+	/* The small request has one block, so the next one begins with another tree. */
 	small.n = 10;
 	allreduce(&small);
 	allreduce(&options);
