@@ -359,7 +359,8 @@ int progress_init(void);
 void progress_finish(void);
 /* Drives the progress of MPI's operations. */
 void mpi_progress(void);
-/* Leaves the core to others for some time, which grows with the number of looks in vain. */
+/* Leaves the core to others for some time, which grows with the number of looks without progress.
+ */
 void nap(unsigned int looks);
 /* Waits for a request of MPI, if it was posted. Returns an MPI error. */
 int mpi_finish(int posted, MPI_Request *req, bool in_background);

@@ -205,7 +205,7 @@ START_TEST(arp_claims_are_believed_of_neighbors_only)
 	ring_switch_put(&leaf, SPINE_PORT, frame, len);
 	leaf_expect_routed(1, frame, len, mac);
 
-	/* A known host that changes its address is followed, whomever its message is for. */
+	/* A known host that changes its address is followed, whatever the target of its message. */
 	leaf_put_arp(0, RTE_ARP_OP_REQUEST, other, host_ip_be(1), host_ip_be(1));
 	leaf_drain();
 	ring_switch_put(&leaf, SPINE_PORT, frame, len);

@@ -383,7 +383,7 @@ START_TEST(super_frames_end_where_what_is_in_them_is_lost)
 {
 	uint32_t size;
 
-	/* Losses are as frequent as random ones: packets that pass compensate for them. */
+	/* Losses are as frequent as random loss: packets that pass compensate for them. */
 	for (unsigned int turn = 0; turn < 20; turn++) {
 		lose_twice(1);
 		for (uint32_t block = 0; block < 64; block++)
