@@ -6,9 +6,10 @@ Workers train one network on Fashion-MNIST, each on batches of its own. In each 
 the values with the largest magnitudes of its gradient and of what it has not sent before, and all
 take the mean of what was sent. Where a worker's values are in the last step is what the files have:
 
-  buckets.txt    the largest value of each bucket of 512 top.txt        the largest 1 % words.txt
-  the rows of an embedding that a batch of words touches; how often words occur follows Zipf's law.
-  Not trained.
+  buckets.txt    the largest value of each bucket of 512
+  top.txt        the largest 1 %
+  words.txt      the rows of an embedding that a batch of words touches, not trained; how often
+                 words occur follows Zipf's law
 
 Needs the Debian packages python3-torch and dataset-fashion-mnist, and Debian's Python,
 /usr/bin/python3; words.txt alone needs neither.
