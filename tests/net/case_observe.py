@@ -286,7 +286,8 @@ def flood_stopped_host(lab, watch, host):
             def dropped():
                 for _ in range(2000):
                     port.send(frame)
-                return watch.has_moved("fanin_port_tx_dropped_total")
+                return watch.has_moved("fanin_port_tx_dropped_total") and watch.value(
+                    "fanin_drops_total", reason="tx_full") > 0
             wait_until(dropped, 60, "frames that the host did not take")
     finally:
         host.popen.send_signal(signal.SIGCONT)

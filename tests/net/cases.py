@@ -3,10 +3,9 @@
 """The net tests: real processes in network namespaces, one function per claim.
 tests/unit/test_net.c runs each of them.
 
-usage: python3 -m tests.net.cases --list [--all | sanitized | family] | NAME... | --lanes N
-DIRECTORY NAME...
-       --list prints each name with the most seconds it may take; --all: also those that are
-       thorough; or those with a mark
+usage: python3 -m tests.net.cases --list [--all | MARK] | NAME... | --lanes N DIRECTORY NAME...
+       --list prints each name with the most seconds it may take; --all: also those that are long
+       or thorough; MARK: those with this mark, one of long, sanitized and family
        --lanes runs N at a time, each in a process of its own, those with the longest limits first:
                what NAME prints goes to DIRECTORY/NAME.out, and at its end DIRECTORY/NAME.status has
                its exit status, or "timeout"
@@ -150,9 +149,10 @@ class Lanes:
 
 def main(arguments):
     if arguments[:1] == ["--list"] and (len(arguments) == 1
-                                        or arguments[1:] in (["--all"], ["sanitized"], ["family"])):
+                                        or arguments[1:] in (["--all"], ["long"], ["sanitized"],
+                                                             ["family"])):
         for name, one in CASES.items():
-            by_default = len(arguments) == 1 and not one.thorough
+            by_default = len(arguments) == 1 and one.by_default
             if by_default or arguments[-1] == "--all" or arguments[-1] in one.marks:
                 print(name, one.seconds)
         return 0

@@ -31,32 +31,33 @@ class CaseFailed(Exception):
 
 @dataclass(frozen=True)
 class Case:
-    """A net case. seconds: until it has stopped; thorough: only with --all; marks: sets of cases
-    that are run for themselves.
+    """A net case. seconds: until it has stopped; by_default: not only with --long or --all; marks:
+    sets of cases that are run for themselves.
     """
 
     function: Callable
     seconds: int
-    thorough: bool
+    by_default: bool
     marks: frozenset
 
 
-def case(seconds=60, thorough=False, also_over_udp=False, sanitized=False, family=False):
+def case(seconds=60, long=False, thorough=False, also_over_udp=False, sanitized=False,
+         family=False):
     """
     Enters a function into the list of cases. seconds: the most that it takes on a machine that has
-    nothing else to do; PATIENCE times that, it has stopped. thorough: it takes long to say a little
-    more. also_over_udp: so does NAME_over_udp, the same with hosts on UDP sockets. sanitized: it is
+    nothing else to do; PATIENCE times that, it has stopped. long: it takes so long that it is only
+    run with --long or --all. thorough: only with --all, as it takes long to say a little more. also_over_udp: so does NAME_over_udp, the same with hosts on UDP sockets. sanitized: it is
     also run with programs under sanitizers. family: it stands for its protocol's folder where
     builds without another one are tested.
     """
-    marks = frozenset(name for name,
-                      is_so in (("sanitized", sanitized), ("family", family)) if is_so)
+    marks = frozenset(name for name, is_so in
+                      (("long", long), ("sanitized", sanitized), ("family", family)) if is_so)
 
     def enter(function):
-        CASES[function.__name__] = Case(function, PATIENCE * seconds, thorough, marks)
+        CASES[function.__name__] = Case(function, PATIENCE * seconds, not (long or thorough), marks)
         if also_over_udp:
             CASES[f"{function.__name__}_over_udp"] = Case(functools.partial(run_over_udp, function),
-                                                          PATIENCE * seconds, True, frozenset())
+                                                          PATIENCE * seconds, False, frozenset())
         return function
     return enter
 

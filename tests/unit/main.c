@@ -1,8 +1,9 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /*
- * fanin-check [--times] [--all | SUITE...] or --list [MARK]: runs the tests that show whether
- * everything works. With --all it also runs those that search for unforeseen cases; with names, the
- * suites of these names. A line on standard error reports each suite that has ended; --times adds a
+ * fanin-check [--times] [--long | --all | SUITE...] or --list [MARK]: runs the tests that show
+ * whether everything works. With --long it runs only the net cases that take too long for that;
+ * with --all these, too, and the tests that search for unforeseen cases; with names, the suites of
+ * these names. A line on standard error reports each suite that has ended; --times adds a
  * list of all suites and net cases, the longest first. --list prints the names of all suites, or of
  * those with a mark (tests/meson.build). Check's variables apply: CK_FORK=no for a debugger,
  * CK_VERBOSITY=verbose for a line per test.
@@ -199,6 +200,7 @@ main(int argc, char **argv)
 	SRunner *failed[N_SUITES] = { NULL };
 	size_t n = 0;
 	struct total total = { 0 };
+	char net[] = "net";
 	bool times, all;
 
 	if ((argc == 2 || argc == 3) && strcmp(argv[1], "--list") == 0)
@@ -209,8 +211,11 @@ main(int argc, char **argv)
 	all = argc == 2 && strcmp(argv[1], "--all") == 0;
 	setenv("CK_DEFAULT_TIMEOUT", DEFAULT_TIMEOUT, 0);
 	if (all) {
-		setenv(NET_CASES_ALL, "1", 1);
+		setenv(NET_CASES_LISTED, "--all", 1);
 		argc = 1;
+	} else if (argc == 2 && strcmp(argv[1], "--long") == 0) {
+		setenv(NET_CASES_LISTED, "long", 1);
+		argv[1] = net;
 	}
 	for (int i = 1; i < argc; i++) {
 		if (!is_known(argv[i]))

@@ -3,8 +3,11 @@
 #ifndef FANIN_TESTS_UNIT_NET_CASES_H
 #define FANIN_TESTS_UNIT_NET_CASES_H
 
-/* If this variable is set, the cases that only fanin-check --all runs are tests, too. */
-#define NET_CASES_ALL "FANIN_NET_CASES_ALL"
+/*
+ * If this variable is set, the suite's tests are the cases that tests/net/cases.py --list prints
+ * with this argument, instead of those without one.
+ */
+#define NET_CASES_LISTED "FANIN_NET_CASES_LISTED"
 
 /*
  * Starts the cases of suite_net, some at a time; the suite's tests wait for their ends. To be

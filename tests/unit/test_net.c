@@ -8,6 +8,7 @@
 #include <dirent.h>
 #include <errno.h>
 #include <fcntl.h>
+#include <limits.h>
 #include <poll.h>
 #include <signal.h>
 #include <stdbool.h>
@@ -109,13 +110,16 @@ static int
 list_cases(void)
 {
 	static int n_listed;
+	const char *which = getenv(NET_CASES_LISTED);
+	char command[PATH_MAX + 128];
 	FILE *list;
 	int n = 0;
 	bool whole;
 
 	if (n_listed > 0)
 		return n_listed;
-	list = popen(getenv(NET_CASES_ALL) != NULL ? LIST " --all" : LIST, "re");
+	snprintf(command, sizeof(command), LIST " %s", which == NULL ? "" : which);
+	list = popen(command, "re");
 	if (list == NULL)
 		return 0;
 	while (n < MAX_CASES &&

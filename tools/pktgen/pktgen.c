@@ -125,6 +125,28 @@ members_run(struct pktgen *gen)
 	return ret != 0 ? ret : left;
 }
 
+/*
+ * Copies the command line, which is read with its keys overwritten afterwards: a program that
+ * starts again needs them. Returns NULL without memory.
+ */
+static char **
+arguments_copy(int argc, char *const *argv)
+{
+	char **copy = calloc((size_t)argc + 1, sizeof(*copy));
+
+	for (int i = 0; copy != NULL && i < argc; i++)
+		copy[i] = strdup(argv[i]);
+	return copy;
+}
+
+static void
+arguments_free(char **copy)
+{
+	for (char **argument = copy; *argument != NULL; argument++)
+		free(*argument);
+	free(copy);
+}
+
 int
 main(int argc, char **argv)
 {
@@ -132,9 +154,13 @@ main(int argc, char **argv)
 	static struct pktgen gen;
 	int ret, closed;
 
+	gen.argv = arguments_copy(argc, argv);
+	if (gen.argv == NULL) {
+		fprintf(stderr, "fanin-pktgen: no memory\n");
+		return 1;
+	}
 	pktgen_options_parse(&options, argc, argv);
 	gen.options = &options;
-	gen.argv = argv;
 	signals_catch();
 	ret = pktgen_ports_open(&gen);
 	if (ret == 0) {
@@ -145,6 +171,7 @@ main(int argc, char **argv)
 		ret = ret != 0 ? ret : closed;
 	}
 	pktgen_ports_close(&gen);
+	arguments_free(gen.argv);
 	/* With --join-only, the signal that ends the run is no interruption. */
 	if (pktgen_signal != 0 && !(options.join_only && ret == 0)) {
 		fprintf(stderr, "fanin-pktgen: interrupted\n");

@@ -72,7 +72,7 @@ struct pktgen_port {
 
 struct pktgen {
 	const struct pktgen_options *options;
-	char **argv; /* of the program, ended by NULL */
+	char **argv; /* a copy of the command line with its keys, ended by NULL */
 	struct rte_mempool *pool;
 	struct pktgen_port ports[HOSTS_MAX];
 	struct pktgen_host hosts[HOSTS_MAX];

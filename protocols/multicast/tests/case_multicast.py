@@ -24,8 +24,10 @@ JOB = 6
 PACKETS = 200
 DATA_LEN = 1000
 FANIN_OFFSET = 42
-# ARP of kernels and switches, and probes, cross the links meanwhile.
+# ARP frames of kernels and switches, and probes, which pass links meanwhile: with FEW_PROBES as many
+# in a minute.
 ASIDE = 60
+FEW_PROBES = {"routing": {"probe_ms": 1000}}
 
 
 class WireFabric(Fabric):
@@ -145,8 +147,8 @@ def count_frames(fabric):
 
 @case(120, family=True)
 def multicast_of_all_hosts_comes_to_each_other_one_once():
-    with running_fabric(leaf_spine(2, 2, 8), mtu=1500, base=WireFabric) as fabric, \
-            members_of(fabric, {host: host for host in range(8)}) as members:
+    with running_fabric(leaf_spine(2, 2, 8), mtu=1500, base=WireFabric, config=FEW_PROBES) as \
+            fabric, members_of(fabric, {host: host for host in range(8)}) as members:
         before = count_frames(fabric)
         for block in range(PACKETS):
             for member in members:

@@ -129,7 +129,12 @@ class Switch:
         return fields["type"], fields, data[HEADER_LEN:]
 
     def expect(self, packet_type, sock=None):
+        """The next packet, or the one behind FLUSHes, which the server repeats to a switch that
+        takes its time: it has to be of this type.
+        """
         found, fields, payload = self.receive(sock)
+        while found == FLUSH != packet_type:
+            found, fields, payload = self.receive(sock)
         expect_equal(found, packet_type, f"type of a packet with {fields}")
         return fields, payload
 
@@ -234,9 +239,7 @@ def a_server_completes_the_sums_of_a_job():
         switch.sum(300, 0x8, 400)
         expect_equal(switch.result(), (300, 442), "a result of parts")
         switch.send(QUERY, block=300, flags=FLAG_RETRANSMIT, number=5, members=0x41)
-        found = None
-        while found != REPEAT:  # FLUSHes that were on their way
-            found, fields, payload = switch.receive()
+        fields, payload = switch.expect(REPEAT)
         expect_equal((fields["block"], fields["members"], payload[:4]),
                      (300, 0x41, struct.pack("<i", 442)), "a repeated result")
         counters = {counter["name"]: counter["count"] for counter in server.job(9)["counters"]}
@@ -260,9 +263,7 @@ def a_server_completes_the_sums_of_a_job():
         expect("server" in server.ctl("version").stdout.splitlines()[0],
                "faninctl version does not say that it is a server")
         switch.send(LEAVE)
-        found = None
-        while found != LEAVE_ACK:
-            found, _, _ = switch.receive()
+        switch.expect(LEAVE_ACK)
         expect_equal(server.job(9)["state"], "waiting", "state of a job whose switch has left")
         switch.close()
         server.stop()
