@@ -125,7 +125,7 @@ def figures_of_a_busy_bench_are_of_first_transmissions():
                  "seconds between pings")
 
 
-@case(120)
+@case(120, long=True)
 def a_tiny_busy_bench_measures_goodput_and_pings():
     names = ["4-af_packet-two-loops", "4-udp-two-loops"]
     done = run([*BUSY, "--cells", *names, "--pairs", "1", "--against", "none", "--bytes", "1MiB",
@@ -188,7 +188,7 @@ def words_of_failure(lab, seconds, when_measured=None):
     return ""
 
 
-@case(60)
+@case(60, long=True)
 def a_round_that_is_not_done_in_time_says_whether_it_stands_still():
     with Lab(2, "af_packet") as lab:
         def stop_rank_1():

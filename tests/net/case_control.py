@@ -340,7 +340,7 @@ def the_switch_stops_cleanly_while_a_job_runs():
             expect(report.get("error"), f"a rank without a switch reports no error: {report}")
 
 
-@case(120)
+@case(120, long=True)
 def switches_of_one_name_start_and_end_at_the_same_time():
     """DPDK has a directory for each name, which one switch makes while another removes it."""
     with running_lab(1) as lab:

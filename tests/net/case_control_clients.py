@@ -98,7 +98,7 @@ def count_of(lab, name):
         control.close()
 
 
-@case(90)
+@case(90, long=True)
 def clients_that_never_read_keep_the_manager_at_the_switch():
     with Lab(1, "af_packet") as lab:
         lab.overrides = {"control": control_over_tcp(lab)}

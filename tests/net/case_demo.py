@@ -125,7 +125,7 @@ def sum_is_exact_on_memif():
                  "defaults")
 
 
-@case(150)
+@case(150, long=True)
 def sixteen_hosts_are_exact_on_memif():
     result = demo_is_exact("--transport", "memif", "--hosts", 16, "--bytes", "8MiB", "--loss",
                            "0.02", timeout=130)
@@ -206,7 +206,7 @@ def the_sparse_demo_is_exact_and_shows_what_it_saves():
         expect(words in table, f"'{words}' is not in the table:\n{table}")
 
 
-@case(120)
+@case(120, long=True)
 def the_sparse_demo_is_exact_on_leaves_and_spines():
     """The job is made by the manager, at two levels."""
     done = run(DEMO + ["--sparse", "0.01", "--bytes", "4MiB", "--topology", "leaf-spine", "--json"],

@@ -51,7 +51,7 @@ def hosts_of(fabric):
                   for host in fabric.ask_manager("topology")["hosts"])
 
 
-@case(120)
+@case(120, long=True)
 def hosts_are_found_by_their_switches_and_their_job_survives_spines_and_the_manager():
     with Fabric(leaf_spine(2, 3, 4)) as fabric:
         fabric.start()

@@ -134,7 +134,7 @@ def forged_packets_change_no_sum_of_pull():
     stranger_is_harmless("pull", bytes=256 * KIB, iters=200)
 
 
-@case(120, also_over_udp=True)
+@case(120, also_over_udp=True, long=True)
 def forged_packets_change_no_allgather():
     stranger_is_harmless("broadcast", bytes=768 * KIB, iters=600, collective="allgather")
 

@@ -210,7 +210,7 @@ def two_jobs_at_once_are_exact():
             expect_exact(reports_of(lab, started), f"job {job['id']}")
 
 
-@case()
+@case(long=True)
 def tcp_passes_while_jobs_run():
     with running_lab(4) as lab:
         server = lab.spawn(1, ["iperf3", "--server", "--one-off", "--forceflush"], "iperf-server")

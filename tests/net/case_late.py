@@ -227,7 +227,7 @@ def late_ranks_are_waited_for():
         expect_waited(lab, jobs, "one switch")
 
 
-@case(MAX_SECONDS)
+@case(MAX_SECONDS, long=True)
 def late_ranks_are_waited_for_on_a_tree_of_the_manager():
     with Fabric(leaf_spine(2, 1, 4), config={"limits": {"max_jobs": 8}}) as fabric:
         fabric.start()
@@ -446,7 +446,7 @@ def expect_gone_is_named_in_a_ring(**options):
             ip_in(lab.host_namespace(2), "link", "set", HOST_INTERFACE, "up")
 
 
-@case(240)
+@case(240, long=True)
 def a_rank_that_is_gone_is_named_in_a_ring():
     expect_gone_is_named_in_a_ring()
 

@@ -105,7 +105,7 @@ def traffic(links, run_job, size):
             for name, link in links.items()}
 
 
-@case(120)
+@case(120, long=True)
 def every_link_carries_the_vector_once_each_way():
     """Including headers, at most 1.1 times the vector's bytes on every link of the tree, at MTU
     9000. A ring needs almost twice as much.

@@ -120,7 +120,7 @@ def a_killed_memif_host_is_named_and_a_new_one_takes_its_port():
         run_exact_job(lab, "new processes on the same ports", job=job, bytes=MIB)
 
 
-@case(120, sanitized=True)
+@case(120, sanitized=True, long=True)
 def memif_hosts_killed_under_load_never_harm_the_switch():
     """Each turn kills a host that is in the middle of its frames, while two others go on, and
     connects a new one.

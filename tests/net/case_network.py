@@ -80,7 +80,7 @@ def the_demo_tells_what_links_carry_and_compares_it_with_a_ring():
                f"with {arguments}: {result['traffic']}")
 
 
-@case(150)
+@case(150, long=True)
 def the_demo_survives_what_it_kills():
     with Pace() as pace:
         result = demo("--topology", "leaf-spine", "--bytes", "8MiB", "--iters", 15, "--kill",
@@ -222,7 +222,7 @@ def the_last_result_reaches_those_who_lost_it_with_its_switch():
             wait_until(lambda: all_up(fabric), 60, "all switches to be up again")
 
 
-@case(90, also_over_udp=True)
+@case(90, also_over_udp=True, long=True)
 def trees_that_fail_while_hosts_join_them():
     """When a tree moves, one host may have joined it and wait in the next tree, while others still
     wait for that host in the first.

@@ -100,7 +100,7 @@ def reproducible_sums_have_one_digest_on_any_leaves_and_trees_or_are_refused_by_
                                "one spine"), moved, "digest without a move")
 
 
-@case(120, also_over_udp=True)
+@case(120, also_over_udp=True, long=True)
 def three_levels_have_the_digest_of_one_switch():
     with Fabric(tree3(16)) as fabric:
         fabric.start()
@@ -123,7 +123,7 @@ def await_results(fabric, switch, count):
     wait_until(lambda: results() >= count, 60, f"{count} results at {switch}")
 
 
-@case(180)
+@case(180, long=True)
 def a_host_that_moves_keeps_the_order_or_the_job_ends():
     """Rank 1 has a second link. Without the first link it is alone at its leaf, so the ranks at
     leaf0 are no row any more.

@@ -229,7 +229,7 @@ def other_traffic_crosses_to_tap_ports():
         expect_no_losses(lab)
 
 
-@case()
+@case(long=True)
 def other_traffic_crosses_to_memif_ports():
     with running_lab(2, "af_packet", 1500, base=WithMemif) as lab:
         cross(lab, End(lab.host_namespace(1), WithMemif.INTERFACE, 2))

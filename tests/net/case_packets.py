@@ -752,7 +752,7 @@ def the_tables_of_packet_types_are_up_to_date():
         expect(status == 2 and "fanin.lua" in told, f"a missing mark: status {status}, {told}")
 
 
-@case()
+@case(long=True)
 def what_a_capture_cut_off_is_no_fault():
     shape = {"dtype": "f32", "op": "sum", "count": 16}
     frames = list(enumerate([by_hand(CONTRIBUTION, FLOATS, **shape), by_hand(JOIN_ACK, ack_body()),

@@ -115,7 +115,7 @@ def pktgen_counts_what_is_lost_and_goes_on():
                f"a lost result came before its timeout: {row['latency_us']}")
 
 
-@case()
+@case(long=True)
 def pktgen_keeps_its_rate():
     with running_lab(2, "af_packet", MTU, base=WireLab) as lab:
         gathered = Gathered(lab)

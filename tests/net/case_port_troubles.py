@@ -335,7 +335,7 @@ class Slow(Lab):
         return super().start_switch(timeout)
 
 
-@case()
+@case(long=True)
 def a_kernel_that_is_slow_to_tell_of_interfaces_does_not_stop_the_main_thread():
     """The main thread goes on to probe next hops and to answer on the control socket."""
     with running_lab(2, "af_xdp", config=METRICS, base=Slow) as lab:

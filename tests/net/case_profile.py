@@ -78,7 +78,7 @@ def profile_beside_strace(lab, transport, **options):
     return reports[0], calls_in_collectives(log.read_text(), options["iters"])
 
 
-@case(120)
+@case(120, long=True)
 def a_profile_counts_every_system_call_that_strace_sees():
     """The profile has the calls of the measured collectives alone: it misses none, and has none of
     the warm-up, barriers and checks.

@@ -107,13 +107,13 @@ def crosses(transport, config=None):
                    f"{words} is not among the neighbors:\n{shown}")
 
 
-@case(120)
+@case(120, long=True)
 def hosts_reach_each_other_across_spines_on_af_packet_with_two_workers():
     cpus = sorted(os.sched_getaffinity(0))
     crosses("af_packet", {"workers": [{"lcore": 0, "cpu": cpus[0]}, {"lcore": 1, "cpu": cpus[-1]}]})
 
 
-@case(120)
+@case(120, long=True)
 def hosts_reach_each_other_across_spines_on_af_xdp():
     crosses("af_xdp")
 

@@ -121,7 +121,7 @@ def forgers_on_the_links_do_change_sums_without_tags():
                f"all sums were exact: {reports}")
 
 
-@case(120, also_over_udp=True)
+@case(120, also_over_udp=True, long=True)
 def tags_hold_on_two_levels_with_losses():
     faults = {"faults": {"drop": 0.02, "duplicate": 0.02, "reorder": 0.02, "seed": 5}}
     with running_fabric(leaf_spine(2, 1, 2), config=faults) as fabric:

@@ -89,7 +89,7 @@ def torch_collectives_are_exact_in_the_network():
                      [["point-to-point is not in the library"]] * 2, "point-to-point")
 
 
-@case(60)
+@case(60, long=True)
 def torch_groups_work_side_by_side():
     with TorchFabric() as lab:
         ranks = lab.ranks("groups", FANIN_TORCH_REPORT=1)
@@ -200,7 +200,7 @@ def torchs_callbacks_make_collectives_and_wait_for_them():
                        f"groups: {result['report']}")
 
 
-@case(60)
+@case(60, long=True)
 def torchs_futures_complete_where_no_thread_can_be_made():
     """Callbacks run on the thread that completes their futures, or on the program's thread if the
     sum is there already.
@@ -216,7 +216,7 @@ def torchs_futures_complete_where_no_thread_can_be_made():
                        for told in result["told"]), f"collectives in callbacks: {result['told']}")
 
 
-@case(60)
+@case(60, long=True)
 def forked_children_of_a_torch_rank_end_and_begin_anew():
     with TorchFabric() as lab:
         ranks = lab.ranks("forks", hosts=range(2))
@@ -226,7 +226,7 @@ def forked_children_of_a_torch_rank_end_and_begin_anew():
             expect_equal(lines, [], f"what rank {rank} and its children have said")
 
 
-@case(60)
+@case(60, long=True)
 def a_killed_rank_of_torch_is_named():
     with TorchFabric() as lab:
         began = time.monotonic()

@@ -73,7 +73,7 @@ def measure(fabric, trees, size):
     return parts
 
 
-@case(120)
+@case(120, long=True)
 def two_trees_put_half_of_the_vector_on_each_spine():
     """A busy machine sends blocks again that were not lost: then the case runs the job once more.
     """
@@ -125,7 +125,7 @@ def collectives_over_three_trees_are_exact_under_loss():
                      "trees by the manager's configuration")
 
 
-@case(120, also_over_udp=True)
+@case(120, also_over_udp=True, long=True)
 def sparse_vectors_over_three_trees_are_exact_under_loss():
     config = {**LOSS, "limits": {"max_jobs": 3, "slots": 3 * 2080}}
     with managed_fabric(leaf_spine(2, 3, 5), config=config) as fabric:
@@ -177,24 +177,24 @@ def kill_a_spine(config=None, **options):
                    "the job to be gone from all switches")
 
 
-@case(120, also_over_udp=True)
+@case(120, also_over_udp=True, long=True)
 def a_spine_that_dies_moves_only_the_trees_over_it():
     kill_a_spine()
 
 
-@case(120, also_over_udp=True)
+@case(120, also_over_udp=True, long=True)
 def a_spine_that_dies_moves_trees_with_tags():
     kill_a_spine(authenticate=True)
 
 
-@case(120)
+@case(120, long=True)
 def a_spine_that_dies_moves_trees_of_sparse_vectors():
     # Each slot of two jobs on a leaf keeps a result of 64 packets.
     kill_a_spine(config={"limits": {"max_jobs": 2, "slots": 4160}}, handler="sparse", sparse=True,
                  density=0.1)
 
 
-@case(120)
+@case(120, long=True)
 def who_asks_for_more_trees_than_there_are_is_told():
     with managed_fabric(leaf_spine(2, 2, 4), config={"limits": {"max_jobs": 3}}) as fabric:
         for report in run_job(fabric, "4 trees over 2 spines", 4, has=2):

@@ -213,7 +213,7 @@ def what_another_switch_says_of_a_job_of_this_number_is_not_believed_over_udp():
                  "packets that the others have looked at and refused")
 
 
-@case(90)
+@case(90, long=True)
 def jobs_of_one_number_and_key_at_two_switches_do_not_mix_over_udp():
     """Two jobs of the same hosts run at the same time, each at the switch of another link: they
     differ in the seeds of their data, and in nothing else.

@@ -27,7 +27,7 @@ def wait_for_lines(ask, pattern, what, timeout=60):
 SINCE = r"since \d+\.\d s"
 
 
-@case(90)
+@case(90, long=True)
 def a_host_that_stands_still_is_named_from_the_root_down():
     with Fabric(leaf_spine(2, 1, 4)) as fabric:
         fabric.start()

@@ -45,10 +45,11 @@ def case(seconds=60, long=False, thorough=False, also_over_udp=False, sanitized=
          family=False):
     """
     Enters a function into the list of cases. seconds: the most that it takes on a machine that has
-    nothing else to do; PATIENCE times that, it has stopped. long: it takes so long that it is only
-    run with --long or --all. thorough: only with --all, as it takes long to say a little more. also_over_udp: so does NAME_over_udp, the same with hosts on UDP sockets. sanitized: it is
-    also run with programs under sanitizers. family: it stands for its protocol's folder where
-    builds without another one are tested.
+    nothing else to do; PATIENCE times that, it has stopped. long: it takes so long that only --long
+    and --all run it. thorough: only --all runs it, as it takes long to say a little more.
+    also_over_udp: so does NAME_over_udp, the same with hosts on UDP sockets. sanitized: it is also
+    run with programs under sanitizers. family: it stands for its protocol's folder where builds
+    without another one are tested.
     """
     marks = frozenset(name for name, is_so in
                       (("long", long), ("sanitized", sanitized), ("family", family)) if is_so)

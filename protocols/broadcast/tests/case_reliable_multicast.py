@@ -98,7 +98,7 @@ def carried(fabric, size, **options):
     return parts, entered
 
 
-@case(400)
+@case(400, long=True)
 def each_link_carries_a_multicast_once():
     """On a busy machine ranks may fetch packets that were only late: the case then runs the job
     again.
@@ -162,7 +162,7 @@ def expect_told(found, status, words, missing, where):
            f"why a sum fails at {where}: {found}")
 
 
-@case(120)
+@case(120, long=True)
 def a_rank_that_is_killed_in_a_broadcast_is_named_by_the_communicator_that_was_asked_for_it():
     with managed_fabric(leaf_spine(2, 1, 4), mtu=DATA_MTU) as fabric:
         ranks = [gather(fabric, host, 4, "killed") for host in range(4)]
@@ -218,7 +218,7 @@ def perf_finds_multicast_where_it_is_faster():
                              f"{report['multicast_reason']}")
 
 
-@case(240, also_over_udp=True)
+@case(240, also_over_udp=True, long=True)
 def a_rank_that_is_killed_in_a_multicast_is_named():
     """The ranks that wait for its data name it, and so do the ranks that wait for it to receive, at
     its leaf and at others.
@@ -242,7 +242,7 @@ def a_rank_that_is_killed_in_a_multicast_is_named():
                        f"{error['message']}")
 
 
-@case(240, also_over_udp=True)
+@case(240, also_over_udp=True, long=True)
 def a_multicast_goes_on_when_its_spine_dies():
     """The multicast goes on over the other spine, in a run that begins with the same block; lost
     packets are fetched.

@@ -82,7 +82,7 @@ def a_job_with_leaders_is_on_all_switches_and_exact():
         expect_gone(fabric)
 
 
-@case(120, also_over_udp=True)
+@case(120, also_over_udp=True, long=True)
 def the_manager_leaves_a_job_with_leaders_alone_when_a_spine_is_killed():
     with Paced(leaf_spine(hosts=4)) as fabric:
         fabric.start()
@@ -189,7 +189,7 @@ def jobs_with_leaders_share_few_slots_and_are_exact():
            f"no collisions: {result['aggregation']}")
 
 
-@case(120)
+@case(120, long=True)
 def jobs_with_leaders_run_side_by_side():
     # The jobs are long enough to be looked at before they are over.
     result = leading("--topology", "leaf-spine", "--bytes", 4 * MIB, "--iters", 4, "--jobs", 4)
@@ -197,7 +197,7 @@ def jobs_with_leaders_run_side_by_side():
                  [(True, 0)] * 3, "the further jobs")
 
 
-@case(200, also_over_udp=True)
+@case(200, also_over_udp=True, long=True)
 def jobs_with_leaders_go_on_around_a_spine_or_end_by_name():
     for strike, target in (("--kill", "spine0"), ("--freeze", "spine1")):
         result = leading("--topology", "leaf-spine", strike, target)
@@ -383,7 +383,7 @@ def forge_beside_a_job(host, dropped):
         expect_gone(fabric)
 
 
-@case(120)
+@case(120, long=True)
 def what_only_others_may_say_of_a_block_changes_no_sum():
     """A member forges results and queries of blocks that another rank leads, and data of other
     ranks, also behind a VLAN tag, which hosts do not see.
@@ -391,7 +391,7 @@ def what_only_others_may_say_of_a_block_changes_no_sum():
     forge_beside_a_job(1, "rank_unknown")
 
 
-@case(120)
+@case(120, long=True)
 def a_stranger_with_the_key_changes_no_sum_of_a_job_with_leaders():
     forge_beside_a_job(2, "port_wrong")
 

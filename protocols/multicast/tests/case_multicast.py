@@ -24,8 +24,8 @@ JOB = 6
 PACKETS = 200
 DATA_LEN = 1000
 FANIN_OFFSET = 42
-# ARP frames of kernels and switches, and probes, which pass links meanwhile: with FEW_PROBES as many
-# in a minute.
+# ARP frames of kernels and switches, and probes, which pass links meanwhile: with FEW_PROBES as
+# many in a minute.
 ASIDE = 60
 FEW_PROBES = {"routing": {"probe_ms": 1000}}
 

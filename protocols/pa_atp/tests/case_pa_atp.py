@@ -113,7 +113,7 @@ def two_jobs_with_servers_share_the_aggregators():
     expect_equal(len(result["trees"]), 4, "trees of both jobs")
 
 
-@case(120, also_over_udp=True)
+@case(120, also_over_udp=True, long=True)
 def sums_with_servers_are_exact_over_several_levels():
     """The switch of the server aggregates; the switches below it pass packets on."""
     for arguments, hosts, roots in ((("--topology", "leaf-spine", "--bytes", MIB), 8, ["s0", "s1"]),
@@ -131,13 +131,13 @@ def other_collectives_run_with_servers():
                 collective=collective)
 
 
-@case(90, also_over_udp=True)
+@case(90, also_over_udp=True, long=True)
 def a_worker_that_is_killed_is_named_by_the_others():
     result = serving(*LONG, "--kill", "h1", **ENDED)
     expect_equal(result["struck"], "h1 killed", "what was done")
 
 
-@case(90, also_over_udp=True)
+@case(90, also_over_udp=True, long=True)
 def a_job_goes_on_when_one_of_two_servers_is_killed():
     result = serving(*LONG, "--kill", "s0")
     expect_equal([tree["root"] for tree in result["trees_after"]], ["s1", "s1"], "roots afterwards")
@@ -151,7 +151,7 @@ def without_its_only_server_a_job_ends_by_name():
     expect(result["end_seconds"] <= 5, f"the hosts took {result['end_seconds']} s to say so")
 
 
-@case(90, also_over_udp=True)
+@case(90, also_over_udp=True, long=True)
 def servers_may_fail_in_turns_and_be_frozen():
     """Each time the other server has both trees, until its own turn comes; sums that were known
     before come again unchanged.

@@ -47,7 +47,7 @@ def small_tables_are_exact_under_loss_and_home_hosts_complete_what_leaves_them()
             fabric.uninstall(5, parents)
 
 
-@case(150, also_over_udp=True)
+@case(150, also_over_udp=True, long=True)
 def jobs_of_the_manager_are_exact_over_one_tree_and_two_and_with_tags():
     with managed_fabric(leaf_spine(2, 2, 5), config=LOSS, manager={"trees": 2}) as fabric:
         for trees, options in ((1, {"bytes": 200 * KIB + 4, "iters": 2}),

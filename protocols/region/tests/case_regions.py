@@ -105,7 +105,7 @@ def a_rank_that_is_killed_is_named_by_all_others_in_a_fence():
             expect(f"rank {victim}" in each["error"], f"the error of a rank: {each['error']}")
 
 
-@case(240, also_over_udp=True)
+@case(240, also_over_udp=True, long=True)
 def regions_go_on_when_their_spine_dies():
     """Regions go on over the other spine: fences begin with the same block, and lost packets are
     fetched.

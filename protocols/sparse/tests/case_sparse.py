@@ -133,7 +133,7 @@ def sparse_vectors_are_exact_on_workers_that_share_blocks():
 TREE_LIMITS = {"max_jobs": 2, "slots": 2 * 64 * 65}
 
 
-@case(150, also_over_udp=True)
+@case(150, also_over_udp=True, long=True)
 def sparse_vectors_are_exact_in_trees_of_switches():
     """The case runs each handler, with tags, with only one host at a leaf, and on three levels;
     packets are lost at each hop.
@@ -248,7 +248,7 @@ def span_of_results(watcher):
     return max(spans)
 
 
-@case(120)
+@case(120, long=True)
 def shards_that_a_member_forges_are_refused_and_in_no_result():
     """
     Host 1 pauses in an allreduce, and sends shards that nobody should send, for blocks that wait
