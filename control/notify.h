@@ -7,8 +7,11 @@
 #define FANIN_CONTROL_NOTIFY_H
 
 /*
- * Sends a line like "READY=1" to the socket that NOTIFY_SOCKET names. Does nothing if the variable
- * is not set.
+ * Sends a line to the socket that the environment variable NOTIFY_SOCKET names, as sd_notify(3)
+ * does. Does nothing if the variable is unset or empty.
+ *
+ * state: the line, such as "READY=1".
+ *
  * Returns 0, or -errno if the line could not be sent.
  */
 int notify_service(const char *state);

@@ -12,18 +12,20 @@
 
 const char *const job_accumulate_names[] = { "native", "f32" };
 
-/* Finds a port by its name. Returns -ENOENT with *error filled if there is none. */
+/*
+ * Finds a port by its name. argument: the path of the argument that has the name. Returns -ENOENT
+ * with *error filled if there is no such port.
+ */
 static int
-find_port(const struct pipeline *pipeline, const char *where, const char *name,
+find_port(const struct pipeline *pipeline, const char *argument, const char *name,
 	  struct control_error *error)
 {
 	int port = pipeline_port_find(pipeline, name);
 
 	if (port < 0)
-		control_fail(
-			error, "not_found",
-			"%s.port: found \"%s\", expected the name of a port that `ports` lists",
-			where, name);
+		control_fail(error, "not_found",
+			     "%s: found \"%s\", expected the name of a port that `ports` lists",
+			     argument, name);
 	return port;
 }
 
@@ -74,7 +76,7 @@ read_member(const struct pipeline *pipeline, const json_t *entry, size_t index,
 {
 	static const char *const known[] = { "port", "ip", "rank", "ranks", NULL };
 	const char *port_name;
-	char where[48];
+	char where[48], argument[64];
 	uint32_t ip_be;
 	struct fanin_ranks ranks;
 	int port;
@@ -85,7 +87,8 @@ read_member(const struct pipeline *pipeline, const json_t *entry, size_t index,
 	    args_ipv4_at(where, entry, "ip", &ip_be, NULL, error) != 0 ||
 	    read_ranks(where, entry, index, spec->n_ranks, &ranks, error) != 0)
 		return -EINVAL;
-	port = find_port(pipeline, where, port_name, error);
+	snprintf(argument, sizeof(argument), "%s.port", where);
+	port = find_port(pipeline, argument, port_name, error);
 	if (port < 0)
 		return port;
 	for (size_t i = 0; i < index; i++) {
@@ -95,7 +98,7 @@ read_member(const struct pipeline *pipeline, const json_t *entry, size_t index,
 		if (fanin_ranks_is_empty(&both))
 			continue;
 		control_fail(error, "invalid",
-			     "%s.rank: found %u again, expected each rank from 0 to %d once", where,
+			     "%s: found rank %u again, expected each rank from 0 to %d once", where,
 			     fanin_ranks_lowest(&both), spec->n_ranks - 1);
 		return -EINVAL;
 	}
@@ -106,8 +109,8 @@ read_member(const struct pipeline *pipeline, const json_t *entry, size_t index,
 }
 
 /*
- * Sorts the members by their lowest ranks: children are combined in that order, however they are
- * listed.
+ * Sorts the members by their lowest ranks, however they are listed: they become the job's children
+ * in that order.
  */
 static void
 sort_members(struct job_spec *spec)
@@ -203,7 +206,7 @@ read_parent(const struct pipeline *pipeline, const json_t *args, struct job_spec
 	struct rte_ether_addr mac;
 	const char *port_name;
 	const char *mac_text;
-	bool present;
+	bool present; /* not read: that it is passed makes the argument optional */
 	int port;
 
 	if (parent == NULL)
@@ -217,7 +220,8 @@ read_parent(const struct pipeline *pipeline, const json_t *args, struct job_spec
 	    args_string_at(where, parent, "port", PIPELINE_NAME_LEN, &port_name, NULL, error) !=
 		    0 ||
 	    args_ipv4_at(where, parent, "ip", &spec->parent.ip_be, NULL, error) != 0 ||
-	    args_string_at(where, parent, "mac", 17, &mac_text, NULL, error) != 0 ||
+	    args_string_at(where, parent, "mac", RTE_ETHER_ADDR_FMT_SIZE - 1, &mac_text, NULL,
+			   error) != 0 ||
 	    args_boolean_at(where, parent, "server", &spec->parent.is_server, &present, error) != 0)
 		return -EINVAL;
 	if (rte_ether_unformat_addr(mac_text, &mac) != 0 ||
@@ -228,7 +232,7 @@ read_parent(const struct pipeline *pipeline, const json_t *args, struct job_spec
 			where, mac_text);
 		return -EINVAL;
 	}
-	port = find_port(pipeline, where, port_name, error);
+	port = find_port(pipeline, "args.parent.port", port_name, error);
 	if (port < 0)
 		return port;
 	memcpy(spec->parent.mac, mac.addr_bytes, sizeof(spec->parent.mac));
@@ -241,7 +245,7 @@ static int
 read_accumulate(const json_t *args, bool *wide, struct control_error *error)
 {
 	const char *name = job_accumulate_names[false];
-	bool present;
+	bool present; /* not read: that it is passed makes the argument optional */
 
 	if (args_string(args, "accumulate", PIPELINE_NAME_LEN, &name, &present, error) != 0)
 		return -EINVAL;
@@ -273,10 +277,9 @@ read_parameters(const json_t *args, struct job_spec *spec, struct control_error 
 		struct job_parameter *parameter = &spec->parameters[spec->n_parameters++];
 
 		if (!json_is_integer(value) || json_integer_value(value) < 0) {
-			control_fail(
-				error, "invalid",
-				"args.parameters.%.64s: expected a number that is not negative",
-				name);
+			control_fail(error, "invalid",
+				     "args.parameters.%.64s: expected an integer of 0 or more",
+				     name);
 			return -EINVAL;
 		}
 		parameter->name = name;
@@ -295,7 +298,7 @@ job_args_read(const struct pipeline *pipeline, const json_t *args, struct job_sp
 	int64_t buffers = 0;
 	int64_t message_bytes = 0;
 	int64_t size = 0;
-	bool present;
+	bool present; /* not read: that it is passed makes the arguments optional */
 
 	spec->handler = "single";
 	if (args_check_known(args, error, "id", "members", "key", "handler", "slots",

@@ -34,7 +34,7 @@ struct Part {
 	enum fanin_op op = FANIN_SUM;
 	int root = 0;
 	at::Tensor indices;    /* SPARSE: ascending int64, of the values in send; recv is dense */
-	int64_t most = 0;      /* SPARSE: maximum of values at any rank, the same at all ranks */
+	int64_t most = 0;      /* SPARSE: most values of any rank, the same number at all ranks */
 	bool coalesce = false; /* SPARSE: an index may come several times in a row */
 
 	fanin_request *request = nullptr;

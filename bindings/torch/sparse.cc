@@ -68,7 +68,7 @@ Group::sparse_by_gloo(GlooTask task, const at::Tensor &dense, const at::Tensor &
 }
 
 /*
- * dense: receives the sum. indices: ascending. most: maximum of values at any rank, the same at all
+ * dense: receives the sum. indices: ascending. most: most values of any rank, the same at all
  * ranks. values and indices must not change until the work is done.
  */
 WorkPtr

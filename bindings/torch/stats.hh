@@ -26,20 +26,25 @@ struct Stats {
 	int size;
 	bool in_network = false;
 	bool failed = false;
-	std::string reason; /* why the group is in the network or not */
-	std::string job_name, transport, handler, mode_reason;
+	std::string reason; /* why the group is in the network or not, or why it has failed */
+	std::string job_name, transport, handler;
+	std::string mode_reason;             /* the library's: why a switch or a ring */
 	std::vector<std::vector<int>> hosts; /* ranks of each host; the first one is its leader */
-	uint64_t shared_bytes = 0; /* bytes that this rank has written to, and read from, its host's
-				      shared memory */
+	uint64_t shared_bytes = 0; /* this rank's data that the leader has got through the host's
+				      shared memory, and results taken from there; at the leader
+				      results only */
 	uint64_t blocks = 0, bytes_reduced = 0, retransmits = 0;
-	uint64_t sparse_bytes = 0, sparse_dense_bytes = 0; /* payload sent, and the size of dense
-							      vectors in its place */
+	uint64_t sparse_bytes = 0;       /* payload sent in sparse allreduces */
+	uint64_t sparse_dense_bytes = 0; /* payload that dense ones would have sent instead */
 	bool accumulates_f32 = false, authenticated = false;
 	std::map<std::string, Count> network;                     /* by collective */
 	std::map<std::string, std::map<std::string, Count>> gloo; /* by collective and reason */
 };
 
-/* Returns the counters of all groups that this process has made, in that order. */
+/*
+ * Returns the counters of all groups that this process has made, in the order in which they were
+ * made; closed groups are among them.
+ */
 std::vector<std::shared_ptr<Stats>> all_stats();
 
 } // namespace fanin_torch

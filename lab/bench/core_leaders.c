@@ -46,6 +46,12 @@ rig_leaders_open(struct rig *rig)
 	}
 }
 
+bool
+rig_leaders_leads(const struct rig *rig, uint16_t h, uint32_t block)
+{
+	return rig->leaders && fanin_canary_leader(block, rig->options.hosts) == h;
+}
+
 /* Makes a packet to a leader, or the leader's result, which waits for the second turn. */
 void
 rig_leaders_packet(const struct rig *rig, struct rte_mbuf *mbuf, uint16_t h)

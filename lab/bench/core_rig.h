@@ -133,6 +133,9 @@ void rig_leaders_job(const struct rig *rig, struct job_spec *spec);
  */
 void rig_leaders_open(struct rig *rig);
 
+/* core_leaders.c: returns true if host h leads the block; false in jobs without leaders. */
+bool rig_leaders_leads(const struct rig *rig, uint16_t h, uint32_t block);
+
 /*
  * core_leaders.c: turns a contribution of host h into its packet in a job whose blocks have
  * leaders.

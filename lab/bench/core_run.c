@@ -26,8 +26,8 @@ take_part(struct rig *rig, unsigned int worker)
 }
 
 /*
- * A core never rests between two calls: a virtual core that slept comes back with cold caches, or
- * as another core, and two workers were then hardly faster than one.
+ * A worker spins between two calls. When workers slept, two of them were hardly faster than one: a
+ * virtual core that has slept continues with cold caches, or on another physical core.
  */
 static int
 serve(void *argument)
@@ -84,6 +84,13 @@ rig_on_workers(struct rig *rig, rig_fn fn, void *argument)
 	return cycles;
 }
 
+/* Returns the number of the i-th block of a worker's share. */
+static uint32_t
+block_number(const struct rig *rig, uint32_t i, unsigned int worker)
+{
+	return rig->next_block + i / rig->options.jobs * rig->options.n_workers + worker;
+}
+
 /*
  * Prepares a worker's share. Hosts send in step: a worker finds a burst of each host in turn.
  * Packets are in the array in the order in which the worker takes them.
@@ -94,17 +101,17 @@ prepare_share(struct rig *rig, unsigned int worker, void *argument)
 	const uint16_t n_workers = rig->options.n_workers;
 	const uint16_t n_jobs = rig->options.jobs;
 	const uint32_t blocks = rig->n_blocks / n_workers;
-	const uint32_t run = RTE_MIN((uint32_t)FANIN_BURST, blocks);
+	const uint32_t burst = RTE_MIN((uint32_t)FANIN_BURST, blocks);
 	struct rte_mbuf **mbufs = rig_mbufs(rig, worker);
 	uint32_t n = 0;
 
 	(void)argument;
 	if (rte_pktmbuf_alloc_bulk(rig->pools[worker], mbufs, rig_share(rig)) != 0)
-		rig_die("the pool has no %u packets left", rig_share(rig));
-	for (uint32_t first = 0; first < blocks; first += run) {
-		for (uint32_t i = 0; i < rig->options.hosts * run; i++) {
-			const uint32_t h = i / run;
-			const uint32_t block = first + i % run;
+		rig_die("the pool has less than %u packets left", rig_share(rig));
+	for (uint32_t first = 0; first < blocks; first += burst) {
+		for (uint32_t i = 0; i < rig->options.hosts * burst; i++) {
+			const uint32_t h = i / burst;
+			const uint32_t block = first + i % burst;
 			struct rte_mbuf *mbuf = mbufs[n++];
 			struct fanin_headers *headers = rte_pktmbuf_mtod(mbuf,
 									 struct fanin_headers *);
@@ -112,9 +119,7 @@ prepare_share(struct rig *rig, unsigned int worker, void *argument)
 			*headers = rig->headers[h];
 			headers->fanin.job = rig->jobs[block % n_jobs]->params.id;
 			headers->fanin.epoch = rig->jobs[block % n_jobs]->epoch;
-			hosts_headers_set_block(headers, rig->next_block +
-								 block / n_jobs * n_workers +
-								 worker);
+			hosts_headers_set_block(headers, block_number(rig, block, worker));
 			memcpy(headers + 1, hosts_contribution(&rig->data, h, headers->fanin.block),
 			       rig->options.payload);
 			mbuf->data_len = (uint16_t)(sizeof(*headers) + rig->options.payload);
@@ -183,8 +188,8 @@ run_share(struct rig *rig, unsigned int worker, void *argument)
 }
 
 /*
- * Adds numbers without dependencies between the additions: their speed shows how much of the core
- * is left for this thread.
+ * Adds numbers in eight chains that do not depend on each other: their speed shows how much of the
+ * core is left for this thread.
  */
 static uint64_t
 add(struct rig *rig, unsigned int worker, void *argument)
@@ -227,18 +232,17 @@ rig_run(struct rig *rig)
 }
 
 /*
- * Returns the results that a worker makes for a host: of all blocks, or of the blocks that the host
- * does not lead.
+ * Returns the number of results that a worker sends to host h: one for each of its blocks; with
+ * leaders without the blocks that h leads.
  */
 static uint32_t
 results_of(const struct rig *rig, unsigned int worker, uint16_t h)
 {
-	const uint32_t n_workers = rig->options.n_workers, n_jobs = rig->options.jobs;
-	const uint32_t blocks = rig->n_blocks / n_workers;
+	const uint32_t blocks = rig->n_blocks / rig->options.n_workers;
 	uint32_t n = blocks;
 
-	for (uint32_t i = 0; i < blocks && rig->leaders; i++)
-		n -= (rig->next_block + i / n_jobs * n_workers + worker) % rig->options.hosts == h;
+	for (uint32_t i = 0; i < blocks; i++)
+		n -= rig_leaders_leads(rig, h, block_number(rig, i, worker));
 	return n;
 }
 
@@ -254,10 +258,13 @@ collect_share(struct rig *rig, unsigned int worker, void *argument)
 			const struct fanin_headers *headers =
 				rte_pktmbuf_mtod(mbuf, struct fanin_headers *);
 
-			/* One check of the content suffices: all hosts get the same packet. */
+			/*
+			 * The content is checked at one host: all get the same packet. The leader
+			 * of a block gets none.
+			 */
 			if (headers->fanin.type != FANIN_TYPE_RESULT ||
-			    headers->fanin.contributions != rig_ports(rig) ||
-			    (h == 0 &&
+			    headers->fanin.contributions != rig->jobs[0]->params.n_ranks ||
+			    (h == (rig_leaders_leads(rig, 0, headers->fanin.block) ? 1 : 0) &&
 			     memcmp(headers + 1, hosts_result(&rig->data, headers->fanin.block),
 				    rig->options.payload) != 0))
 				rig_die("wrong result of block %u", headers->fanin.block);

@@ -3,17 +3,18 @@
 #include "lab/bench/dctcp.h"
 
 #define INITIAL_CWND 10
+#define INITIAL_RTO_NS UINT64_C(100000000)
 /* The estimation gain g of RFC 8257. */
 #define GAIN (1.0 / 16)
-/* Later segments whose acknowledgment makes an earlier one count as lost. */
+/* A segment is lost when a transmission this many after its own has been acknowledged. */
 #define REORDERING 3
 #define MIN_RTO_NS UINT64_C(10000000)
 #define MAX_RTO_NS UINT64_C(1000000000)
 
 static struct dctcp_segment *
-segment_of(struct dctcp *flow, uint32_t segment)
+segment_of(struct dctcp *flow, uint32_t number)
 {
-	return &flow->segments[segment % DCTCP_WINDOW];
+	return &flow->segments[number % DCTCP_WINDOW];
 }
 
 void
@@ -23,7 +24,7 @@ dctcp_init(struct dctcp *flow, uint32_t n)
 				.cwnd = INITIAL_CWND,
 				.ssthresh = DCTCP_WINDOW,
 				.alpha = 1,
-				.rto_ns = MAX_RTO_NS / 10 };
+				.rto_ns = INITIAL_RTO_NS };
 }
 
 static void
@@ -39,7 +40,7 @@ transmit(struct dctcp *flow, uint32_t number, uint64_t now_ns)
 }
 
 bool
-dctcp_send(struct dctcp *flow, uint64_t now_ns, uint32_t *segment)
+dctcp_send(struct dctcp *flow, uint64_t now_ns, uint32_t *number)
 {
 	if (flow->in_flight >= (uint32_t)flow->cwnd)
 		return false;
@@ -48,14 +49,14 @@ dctcp_send(struct dctcp *flow, uint64_t now_ns, uint32_t *segment)
 			continue;
 		flow->n_lost--;
 		transmit(flow, i, now_ns);
-		*segment = i;
+		*number = i;
 		return true;
 	}
 	if (flow->next == flow->n || flow->next - flow->first == DCTCP_WINDOW)
 		return false;
 	*segment_of(flow, flow->next) = (struct dctcp_segment){ 0 };
 	transmit(flow, flow->next, now_ns);
-	*segment = flow->next++;
+	*number = flow->next++;
 	return true;
 }
 
@@ -88,11 +89,14 @@ reduce(struct dctcp *flow, double factor)
 	flow->reduced_to = flow->next;
 }
 
-/* The window is reduced once at most for segments that were sent before the last reduction. */
+/*
+ * Counts an acknowledgment. Segments that were first sent before the last reduction neither shrink
+ * nor grow the window. Updates alpha at the end of each round trip.
+ */
 static void
-window_on_ack(struct dctcp *flow, uint32_t segment, bool ce)
+window_on_ack(struct dctcp *flow, uint32_t number, bool ce)
 {
-	const bool may_change = segment >= flow->reduced_to;
+	const bool may_change = number >= flow->reduced_to;
 
 	flow->acks++;
 	flow->marks += ce;
@@ -100,7 +104,7 @@ window_on_ack(struct dctcp *flow, uint32_t segment, bool ce)
 		reduce(flow, 1 - flow->alpha / 2);
 	else if (may_change && flow->cwnd < DCTCP_WINDOW)
 		flow->cwnd += flow->cwnd < flow->ssthresh ? 1 : 1 / flow->cwnd;
-	if (segment < flow->round_end)
+	if (number < flow->round_end)
 		return;
 	flow->alpha = (1 - GAIN) * flow->alpha + GAIN * flow->marks / flow->acks;
 	flow->acks = 0;
@@ -149,10 +153,16 @@ dctcp_on_ack(struct dctcp *flow, uint32_t number, bool ce, uint64_t now_ns)
 void
 dctcp_on_time(struct dctcp *flow, uint64_t now_ns)
 {
-	if (flow->in_flight == 0 || segment_of(flow, flow->first)->state != DCTCP_SENT ||
-	    now_ns - segment_of(flow, flow->first)->sent_ns < flow->rto_ns)
+	uint32_t oldest = flow->first;
+
+	if (flow->in_flight == 0)
 		return;
-	for (uint32_t i = flow->first; i != flow->next; i++) {
+	/* Those before it may be lost and wait for room in the window, which only this gives. */
+	while (segment_of(flow, oldest)->state != DCTCP_SENT)
+		oldest++;
+	if (now_ns - segment_of(flow, oldest)->sent_ns < flow->rto_ns)
+		return;
+	for (uint32_t i = oldest; i != flow->next; i++) {
 		if (segment_of(flow, i)->state != DCTCP_SENT)
 			continue;
 		segment_of(flow, i)->state = DCTCP_LOST;

@@ -53,14 +53,14 @@ struct dctcp {
 /* n: segments; 1 at least. */
 void dctcp_init(struct dctcp *flow, uint32_t n);
 
-/* Returns true and the segment to be sent now, or false if none may be sent. */
-bool dctcp_send(struct dctcp *flow, uint64_t now_ns, uint32_t *segment);
+/* Returns true and the number of the segment to be sent now, or false if none may be sent. */
+bool dctcp_send(struct dctcp *flow, uint64_t now_ns, uint32_t *number);
 
 /*
- * Handles an acknowledgment of a segment; ce: its mark. Acknowledgments of one segment may come
- * twice.
+ * Handles an acknowledgment of segment `number`; ce: its mark. Acknowledgments of one segment may
+ * come twice.
  */
-void dctcp_on_ack(struct dctcp *flow, uint32_t segment, bool ce, uint64_t now_ns);
+void dctcp_on_ack(struct dctcp *flow, uint32_t number, bool ce, uint64_t now_ns);
 
 /* Marks segments that have not been acknowledged for a timeout as lost, to be sent again. */
 void dctcp_on_time(struct dctcp *flow, uint64_t now_ns);

@@ -1,10 +1,10 @@
 #!/usr/bin/python3
 # SPDX-License-Identifier: BSD-3-Clause
-"""Which way is the fastest: allreduces of hosts on each transport, to a switch with each kind of
-port, on links of one MTU each, directly and behind a Linux bridge. docs/operations.md has the rule
-for defaults that follows from it.
+"""Which transport of hosts is the fastest: times allreduces by each transport, with each kind of
+port on a kernel interface at the switch, at several MTUs, directly and behind a Linux bridge.
+docs/operations.md has the rule for defaults that follows from the results.
 
-Ways take turns in each round. An allreduce's time is that of its slowest rank; a run's figure is
+Transports take turns in each round. An allreduce's time is that of its slowest rank; a run's figure is
 the median of these, and a cell's the median of its runs.
 """
 
@@ -26,18 +26,20 @@ from lab.bench.stamp import stamp_now, words
 
 SIZES = (KIB, 64 * KIB, MIB, 16 * MIB)
 TRANSPORTS = ("udp", "af_packet", "af_xdp")
-MAX_XDP_MTU = 3474
+MAX_XDP_MTU = 3474  # the most that AF_XDP carries (docs/operations.md)
+MAX_ITERATIONS, MIN_ITERATIONS = 2000, 5
+BYTES_IN_ALL = 64 * MIB
 
 
 class Network(NamedTuple):
     ports: str
     mtu: int
-    linked: type = Lab
+    lab: type = Lab
 
     def name(self):
-        return f"{self.ports} {self.mtu}{' bridge' if self.linked is BridgedLab else ''}"
+        return f"{self.ports} {self.mtu}{' bridge' if self.lab is BridgedLab else ''}"
 
-    def ways(self):
+    def transports(self):
         """Returns the transports that hosts have here."""
         return [transport for transport in TRANSPORTS if transport != "af_xdp"
                 or self.mtu <= MAX_XDP_MTU]
@@ -50,22 +52,23 @@ NETWORKS = (Network("af_packet", 1500), Network("af_packet", MAX_XDP_MTU),
 
 
 def allreduce(lab, transport, size):
-    """Returns the seconds of an allreduce, the median of a job's."""
-    times, reports = fanin(lab,
-                           Task(ALLREDUCE, size, max(5, min(2000, 64 * MIB // size)),
-                                in_place=True), transport=transport)
-    if {report["transport"] for report in reports} != {transport}:
-        raise LabError(f"the hosts are on {reports[0]['transport']}, expected {transport}")
+    """Makes a job's allreduces of one size. Returns the median of their times, in seconds."""
+    iterations = max(MIN_ITERATIONS, min(MAX_ITERATIONS, BYTES_IN_ALL // size))
+    times, reports = fanin(lab, Task(ALLREDUCE, size, iterations, in_place=True),
+                           transport=transport)
+    found = {report["transport"] for report in reports}
+    if found != {transport}:
+        raise LabError(f"the hosts are on {', '.join(sorted(found))}, expected {transport}")
     return figure(times)
 
 
 def one_round(networks, options, samples):
     for network in networks:
-        with network.linked(options.hosts, network.ports, network.mtu,
+        with network.lab(options.hosts, network.ports, network.mtu,
                             {"limits": {"slots": 4096}}) as lab:
             lab.start_switch()
             for size in options.bytes:
-                for transport in network.ways():
+                for transport in network.transports():
                     seconds = allreduce(lab, transport, size)
                     samples.setdefault((network.name(), transport, size), []).append(seconds)
                     say(f"{network.name()}: {human_bytes(size)} by {transport}: "
@@ -77,9 +80,9 @@ def rows_of(networks, sizes, samples):
     for network in networks:
         for size in sizes:
             medians = {transport: statistics.median(samples[network.name(), transport, size])
-                       for transport in network.ways()}
+                       for transport in network.transports()}
             rows.append({"ports": network.ports, "mtu": network.mtu,
-                         "bridge": network.linked is BridgedLab, "bytes": size,
+                         "bridge": network.lab is BridgedLab, "bytes": size,
                          "latency_us": {transport: seconds * 1e6 for transport,
                                         seconds in medians.items()},
                          "gbps": {transport: size * 8e-9 / seconds for transport,
@@ -94,7 +97,7 @@ def table(result):
     lines = [words(result["stamp"]),
              f"allreduce, sum of f32, {result['hosts']} hosts, in place; time in us, medians of "
              f"{result['rounds']} rounds",
-             "", f"{'ports':>9} {'MTU':>6} {'behind':>7} {'bytes':>7}"
+             "", f"{'ports':>9} {'MTU':>6} {'links':>7} {'bytes':>7}"
              + "".join(f" {transport:>10}" for transport in TRANSPORTS) + "  fastest"]
     for row in result["results"]:
         cells = "".join(f" {row['latency_us'][transport]:10.0f}"
@@ -114,9 +117,11 @@ def parse():
     options = parser.parse_args()
     if options.rounds < 1 or options.hosts < 2:
         parser.error("expected --rounds of at least 1 and --hosts of at least 2")
-    if options.mtu and not any(network.mtu in options.mtu for network in NETWORKS):
-        parser.error(f"argument --mtu: found {options.mtu}, expected some of "
-                     f"{sorted({network.mtu for network in NETWORKS})}")
+    known = sorted({network.mtu for network in NETWORKS})
+    for mtu in options.mtu or []:
+        if mtu not in known:
+            parser.error(f"argument --mtu: found {mtu}, expected each to be one of "
+                         f"{', '.join(map(str, known))}")
     options.bytes = options.bytes or list(SIZES)
     return options
 

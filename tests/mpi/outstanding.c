@@ -79,7 +79,10 @@ two_communicators(MPI_Comm a, MPI_Comm b)
 	check(is_sum(0) && is_sum(1), "two communicators in different orders");
 }
 
-/* Blocking calls come after those that were begun before. */
+/*
+ * Blocking collectives are called while nonblocking ones of the communicator are under way, and are
+ * carried out after these.
+ */
 static void
 blocking_between(MPI_Comm comm)
 {
@@ -99,39 +102,44 @@ blocking_between(MPI_Comm comm)
 		check(is_sum(which), "blocking calls between nonblocking ones");
 }
 
-/* Types and communicators that are freed while calls are under way go away when these are done. */
+/*
+ * Types and communicators may be freed while calls that use them are under way: the calls still
+ * complete with the right results.
+ */
 static void
 freed_before_the_end(void)
 {
-	static double sparse[2 * COUNT];
+	static double strided[2 * COUNT];
 	MPI_Datatype gaps;
 	MPI_Comm copy;
 	MPI_Request reqs[2];
 	MPI_Status statuses[2];
 
 	MPI_Comm_dup(MPI_COMM_WORLD, &copy);
+	/* The first blocking collective gives the communicator a job. */
 	fill(0);
 	MPI_Allreduce(numbers[0], sums[0], COUNT, MPI_INT, MPI_SUM, copy);
 	check(is_sum(0), "a communicator's first sum");
 	MPI_Type_vector(COUNT, 1, 2, MPI_DOUBLE, &gaps);
 	MPI_Type_commit(&gaps);
 	for (int i = 0; i < 2 * COUNT; i++)
-		sparse[i] = rank == 0 ? i : -1;
+		strided[i] = rank == 0 ? i : -1;
 	fill(1);
-	MPI_Ibcast(sparse, 1, gaps, 0, copy, &reqs[0]);
+	MPI_Ibcast(strided, 1, gaps, 0, copy, &reqs[0]);
 	MPI_Iallreduce(numbers[1], sums[1], COUNT, MPI_INT, MPI_SUM, copy, &reqs[1]);
 	MPI_Type_free(&gaps);
 	MPI_Comm_free(&copy);
 	MPI_Waitall(2, reqs, statuses);
 	check(is_sum(1), "a sum on a communicator that was freed");
 	for (int i = 0; i < COUNT; i++)
-		if (sparse[2 * i] != 2 * i ||
-		    (rank != 0 && i < COUNT - 1 && sparse[2 * i + 1] != -1))
+		if (strided[2 * i] != 2 * i || (rank != 0 && strided[2 * i + 1] != -1))
 			check(0, "a broadcast of a type that was freed");
 }
 
 /*
- * MPI frees communicators without waiting for other ranks: in any order, and with messages between.
+ * MPI_Comm_free doesn't wait for other ranks here: odd and even ranks free two communicators in
+ * different orders, and the last rank frees its own only after a message that rank 0 sends when it
+ * has freed both.
  */
 static void
 freed_in_any_order(void)
@@ -153,7 +161,10 @@ freed_in_any_order(void)
 		MPI_Send(&word, 1, MPI_INT, size - 1, 99, MPI_COMM_WORLD);
 }
 
-/* The receive comes before the sender has what it needs from this rank. */
+/*
+ * The last rank waits in MPI_Recv for a message that rank 0 sends only after its sum is complete.
+ * This sum needs the last rank's data, so the nonblocking sum has to go on during the MPI_Recv.
+ */
 static void
 messages_between(void)
 {
@@ -194,13 +205,14 @@ int
 main(int argc, char **argv)
 {
 	MPI_Comm copy;
+	int word = 0;
 
 	MPI_Init(&argc, &argv);
 	MPI_Comm_rank(MPI_COMM_WORLD, &rank);
 	MPI_Comm_size(MPI_COMM_WORLD, &size);
 	/*
-	 * Nonblocking before any blocking collective: MPI_COMM_WORLD may have a job from the
-	 * beginning, its copy gets one with a blocking collective, however small that is.
+	 * Nonblocking calls before any blocking one: MPI_COMM_WORLD may have a job since MPI_Init,
+	 * the copy gets its job with the MPI_Bcast below.
 	 */
 	many_in_any_order(MPI_COMM_WORLD);
 	MPI_Comm_dup(MPI_COMM_WORLD, &copy);
@@ -208,7 +220,7 @@ main(int argc, char **argv)
 	fill(0);
 	MPI_Allreduce(numbers[0], sums[0], COUNT, MPI_INT, MPI_SUM, MPI_COMM_WORLD);
 	check(is_sum(0), "the first sum");
-	MPI_Bcast(&n_cases, 1, MPI_INT, 0, copy);
+	MPI_Bcast(&word, 1, MPI_INT, 0, copy);
 	if (argc > 1 && strcmp(argv[1], "wait") == 0)
 		wait_for_ever();
 	many_in_any_order(MPI_COMM_WORLD);

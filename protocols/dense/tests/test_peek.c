@@ -1,7 +1,8 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /*
- * What a look into a slot says of its block in each phase, by all dense handlers (_i). That looks
- * and workers don't disturb one another is in test_concurrent.c.
+ * What a look (the handler's `peek`) says of a slot's block in each phase, with each of the
+ * handlers below (_i). That looks and workers don't disturb one another is in test_concurrent.c;
+ * the last test here makes one such moment on purpose.
  */
 #include <signal.h>
 #include <stddef.h>
@@ -18,8 +19,8 @@
 #define INDEX 3
 #define EPOCH 9
 
-static const char *const handlers[] = { "single", "multi", "tree", "sparse-array" };
-#define N_HANDLERS 3
+static const char *const handlers[] = { "single", "multi", "tree" };
+#define N_HANDLERS (int)RTE_DIM(handlers)
 
 static struct handler_rig rig;
 
@@ -77,7 +78,7 @@ expect_waiting(uint32_t block, bool sent, uint64_t missing, uint64_t begun_ns)
 	ck_assert_uint_eq(peek.begun_ns, begun_ns);
 }
 
-/* What the parent answers to what went up: the same elements. */
+/* Plays the parent's result of a block. Its elements don't matter here, and are undefined. */
 static void
 take_result(uint32_t block)
 {
@@ -85,7 +86,8 @@ take_result(uint32_t block)
 	struct fanin_packet packet = { .mbuf = mbuf, .headers = headers_of(mbuf) };
 	enum fanin_reason reason = FANIN_REASON_NONE;
 
-	fanin_wire_encode_header(&packet.headers->fanin, FANIN_TYPE_RESULT, 5, EPOCH, 1);
+	fanin_wire_encode_header(&packet.headers->fanin, FANIN_TYPE_RESULT, rig.job.id,
+				 rig.ctx.parent_epoch, rig.job.keys.down);
 	packet.headers->fanin.block = block;
 	packet.headers->fanin.dtype = FANIN_WIRE_I32;
 	packet.headers->fanin.op = FANIN_WIRE_SUM;
@@ -110,7 +112,8 @@ END_TEST
 START_TEST(a_slot_of_a_new_run_without_a_block_waits_for_nobody)
 {
 	start(_i, false);
-	contribute(1, INDEX + 1, 1000); /* resets the slot, but is no block that may come first */
+	/* The contribution resets the slot and is dropped: the slot's first block is INDEX. */
+	contribute(1, INDEX + 1, 1000);
 	expect_nothing();
 	handler_rig_stop(&rig);
 }
@@ -157,9 +160,10 @@ START_TEST(a_block_that_was_sent_up_waits_for_the_parent_until_its_result_comes)
 END_TEST
 
 /*
- * A slot across two pages: the first touch of the block's time, which lies in the second one,
- * faults. The signal's handler is the worker that gets the slot's block done, and the next one
- * begun, between two reads of a look.
+ * The slot lies across two pages; its begun_ns is the first field on the second page, which can't
+ * be read at first. A look faults there, after it has read the other fields. The signal handler
+ * then plays a worker: it makes the page readable, and puts the slot's next block in place of the
+ * one that the look had begun to read.
  */
 static struct torn {
 	struct fanin_dense *slot;
