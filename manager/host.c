@@ -282,7 +282,7 @@ read_parameters(const json_t *args, struct join *join, struct control_error *err
 		if (!json_is_integer(value) || json_integer_value(value) < 0) {
 			control_fail(
 				error, "invalid",
-				"args.parameters.%.64s: expected a number that is not negative",
+				"args.parameters.%.64s: expected an integer of 0 or more",
 				name);
 			return -1;
 		}
