@@ -18,7 +18,7 @@
 #define MANY_PACKETS 64
 /* Least share of the packets for a verdict. */
 #define MUCH_SENT_AGAIN 0.01
-#define MOST 0.5
+#define MAJORITY 0.5
 /* Payload above which not even two packets fit into a super-frame. */
 #define LONG_PAYLOAD 32000
 
@@ -46,7 +46,7 @@ say(struct judgement *judgement, const char *name, const char *format, ...)
 static bool
 lacks_super_frames(const struct judgement *judgement, double packets, double in_super_frames)
 {
-	return packets >= MANY_PACKETS && in_super_frames < MOST * packets &&
+	return packets >= MANY_PACKETS && in_super_frames < MAJORITY * packets &&
 	       judgement->report->payload_bytes < LONG_PAYLOAD;
 }
 
@@ -89,7 +89,7 @@ judge_losses(struct judgement *judgement)
 	const double part = values->frames_sent == 0 ? 0
 						     : values->retransmits / values->frames_sent;
 	const char *why = values->ring_drops > 0 ? "receive buffers overflow (net.core.rmem_max)"
-			  : values->spurious >= MOST * values->retransmits
+			  : values->spurious >= MAJORITY * values->retransmits
 				  ? "most were not lost, their results were late"
 				  : "they were lost on the way or at the switch (faninctl drops)";
 

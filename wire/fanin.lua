@@ -6,8 +6,8 @@
 local HEADER_LEN = 54
 local DEFAULT_PORT = 21930
 local VERSION, VERSION_BEFORE = 3, 2
-local MOST_ELEMENTS_SHOWN = 16
-local MOST_JOB = 65535
+local MAX_ELEMENTS_SHOWN = 16
+local MAX_JOB = 65535
 local MAX_RANKS = 4096
 local F16, BF16 = 9, 10
 local JOB_FLAGS_ALL = 0x000f
@@ -405,7 +405,7 @@ local function add_header(tree, buffer, pinfo)
 		flags:add_proto_expert_info(e.again)
 	end
 	local job = tree:add_le(f.job, buffer(4, 4))
-	if buffer(4, 4):le_uint() == 0 or buffer(4, 4):le_uint() > MOST_JOB then
+	if buffer(4, 4):le_uint() == 0 or buffer(4, 4):le_uint() > MAX_JOB then
 		job:add_proto_expert_info(e.job)
 	end
 	tree:add_le(f.epoch, buffer(8, 4))
@@ -549,7 +549,7 @@ local function add_elements(tree, buffer, len, dtype, count)
 		end
 		return
 	end
-	local n = math.min(count, MOST_ELEMENTS_SHOWN, math.floor(captured_len / size))
+	local n = math.min(count, MAX_ELEMENTS_SHOWN, math.floor(captured_len / size))
 	for i = 0, n - 1 do
 		add_element(item, dtype, buffer(HEADER_LEN + i * size, size))
 	end
@@ -581,7 +581,7 @@ local function add_shard(tree, buffer, len, dtype, count)
 		item:add_proto_expert_info(e.length)
 		return
 	end
-	local n = math.min(count, MOST_ELEMENTS_SHOWN, math.floor(captured_len / size))
+	local n = math.min(count, MAX_ELEMENTS_SHOWN, math.floor(captured_len / size))
 	local whole = captured_len == payload_len
 	local bit_at, first = -1, 0
 	if form == 1 and whole then

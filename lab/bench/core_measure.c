@@ -13,7 +13,7 @@
 #include "lab/bench/core_batches.h"
 
 /* Maximum of batches for one combination, if too few are undisturbed. */
-#define MOST_BATCHES (4 * MAX_BATCHES)
+#define MAX_BATCHES_DISTURBED (4 * MAX_BATCHES)
 
 /* Runs a batch through the bare loop and one through the pipeline. */
 static struct batch
@@ -54,8 +54,8 @@ take_batches(struct settings *settings, struct rig *rig, uint8_t *accumulators,
 		batches[*n] = take_batch(rig, accumulators);
 	for (;;) {
 		undisturbed = batches_undisturbed(batches, *n, &settings->fastest);
-		if (undisturbed >= batches_enough(settings->batches) || *n == MOST_BATCHES ||
-		    rte_rdtsc() >= end)
+		if (undisturbed >= batches_enough(settings->batches) ||
+		    *n == MAX_BATCHES_DISTURBED || rte_rdtsc() >= end)
 			return undisturbed;
 		batches[(*n)++] = take_batch(rig, accumulators);
 	}
@@ -64,7 +64,7 @@ take_batches(struct settings *settings, struct rig *rig, uint8_t *accumulators,
 void
 measure(struct settings *settings, struct row *row)
 {
-	static struct batch batches[MOST_BATCHES];
+	static struct batch batches[MAX_BATCHES_DISTURBED];
 	const struct rig_options *options = &settings->rig;
 	struct batch chosen, all;
 	struct rig rig;

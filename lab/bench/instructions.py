@@ -26,7 +26,7 @@ BATCHES = 6
 WARM_UP = 2  # batches that core-bench adds
 MBUFS = 1024
 # Functions with less of a packet's instructions are printed together.
-LEAST = 1.0
+MIN_SHOWN = 1.0
 
 ROUNDS = 100  # of super-frames, in bursts of 64 packets
 
@@ -117,7 +117,7 @@ def count(program, function, packets):
     total = sum(result.values())
     if total == 0:
         raise SystemExit(f"instructions: callgrind counted nothing: is {function} inlined?")
-    large = {name: round(cost, 1) for name, cost in result.items() if cost >= LEAST}
+    large = {name: round(cost, 1) for name, cost in result.items() if cost >= MIN_SHOWN}
     large["others"] = round(total - sum(large.values()), 1)
     return {"total": round(total, 1),
             "functions": dict(sorted(large.items(), key=lambda item: -item[1]))}

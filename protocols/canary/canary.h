@@ -13,8 +13,8 @@
 #define FANIN_CANARY_PARAMETERS(X)                                                                 \
 	X(TIMEOUT, timeout_us, 0, 1000000, 0,                                                      \
 	  "us that a descriptor waits for more; 0: as long as is learned from earlier blocks")     \
-	X(LEAST, least_us, 1, 100000, 20, "least timeout that is learned, us")                     \
-	X(MOST, max_us, 1, 1000000, 1000,                                                          \
+	X(MIN_TIMEOUT, least_us, 1, 100000, 20, "least timeout that is learned, us")               \
+	X(MAX_TIMEOUT, most_us, 1, 1000000, 1000,                                                  \
 	  "most timeout that is learned, us; packets that are further apart teach nothing")        \
 	X(HOLD, hold_us, 1000, 60000000, 2000000,                                                  \
 	  "us that a descriptor waits for the result; longer than hosts wait before they ask")     \

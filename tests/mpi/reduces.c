@@ -9,7 +9,7 @@
 #include <stdint.h>
 #include <stdlib.h>
 
-#define MOST 5000
+#define MAX_COUNT 5000
 
 static int n_made;
 
@@ -24,7 +24,7 @@ add(void *in, void *acc, int *n, MPI_Datatype *type)
 static void
 reduce(int count, MPI_Op op, int root, int in_place, MPI_Comm comm)
 {
-	static uint64_t mine[MOST], sums[MOST];
+	static uint64_t mine[MAX_COUNT], sums[MAX_COUNT];
 	int comm_rank, n, status, n_wrong = 0;
 
 	MPI_Comm_rank(comm, &comm_rank);
@@ -48,7 +48,7 @@ reduce(int count, MPI_Op op, int root, int in_place, MPI_Comm comm)
 static void
 all_of(MPI_Comm comm)
 {
-	static const int counts[] = { 1, 200, 286, MOST };
+	static const int counts[] = { 1, 200, 286, MAX_COUNT };
 	MPI_Op own;
 	int n;
 

@@ -19,7 +19,7 @@ from tests.net.support import (MIB, CaseFailed, case, expect, expect_equal, run_
 PACKET_STATISTICS = 6
 VNET_LEN, L4_LEN = 10, 42
 # Fewer packets of a type than this prove nothing.
-LEAST = 100
+MIN_PACKETS = 100
 # Types that may be missing: repairs, queries, and blocks that home hosts have to complete, with
 # random numbers at a time.
 BY_CHANCE = {"QUERY", "ANSWER", "REPEAT", "RESTORE", "ASK", "HERE", "UNICAST", "UNICAST_DELIVERY",
@@ -83,12 +83,12 @@ def table():
 def expect_as_told(handler, counts):
     says = table()[handler]
     for (way, name), (together, all_) in counts.items():
-        if all_ >= LEAST and ((way, name) in says or name not in BY_CHANCE):
+        if all_ >= MIN_PACKETS and ((way, name) in says or name not in BY_CHANCE):
             expect_equal(says.get((way, name)), together * 2 > all_,
                          f"{handler}: docs/performance.md on {name} {way}, of which {together} of "
                          f"{all_} are in super-frames")
     for key in says:
-        expect(counts.get(key, (0, 0))[1] >= LEAST,
+        expect(counts.get(key, (0, 0))[1] >= MIN_PACKETS,
                f"{handler}: few packets {key} have been seen: {counts}")
 
 

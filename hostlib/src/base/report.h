@@ -4,7 +4,7 @@
  * and where it is counted; the suite `abi` names the other places that need it.
  *
  * X(field, trees), trees: how the value of a job with several trees follows from its trees' values.
- * SUM: their sum. MOST: the largest. ANY: their bitwise OR. SAME: one that is not 0. OWN: not at
+ * SUM: their sum. MAX: the largest. ANY: their bitwise OR. SAME: one that is not 0. OWN: not at
  * all, it is the job's.
  */
 #ifndef FANIN_HOSTLIB_REPORT_H
@@ -33,7 +33,7 @@
  * each tree.
  */
 #define FANIN_REPORT_MULTICAST(X) \
-	X(multicast_operations, MOST) X(multicast_packets, SUM) X(multicast_fetched, SUM) \
+	X(multicast_operations, MAX) X(multicast_packets, SUM) X(multicast_fetched, SUM) \
 	X(multicast_late, SUM)
 
 /* Others. */
@@ -44,10 +44,10 @@
 	X(mode_reason, OWN) X(manager, OWN) X(job_name, OWN) X(manager_problem, OWN) \
 	X(manager_reconnects, OWN) X(trees, OWN) X(trees_asked, OWN) X(trees_reason, OWN) \
 	X(late, ANY) X(authenticated, SAME) X(reserved, OWN) X(protocol, OWN) \
-	X(protocol_reason, OWN) X(n_late, MOST) X(sparse_algorithm, OWN) \
+	X(protocol_reason, OWN) X(n_late, MAX) X(sparse_algorithm, OWN) \
 	X(tcp_bytes_sent, SUM) X(tcp_bytes_received, SUM) X(maybe_sparse, OWN) \
 	X(maybe_sparse_taken, OWN) X(congestion, SAME) X(cwd, SUM) X(awd, SUM) \
-	X(alpha, MOST) X(beta, MOST) X(progress_degree, MOST) X(in_flight, SUM) \
+	X(alpha, MAX) X(beta, MAX) X(progress_degree, MAX) X(in_flight, SUM) \
 	X(led_blocks, SUM) X(led_direct, SUM) X(asks, SUM) X(restores, SUM) X(repeats, SUM) \
 	X(multicast_reason, OWN) X(super_frames_sent, SUM) X(super_frame_packets_sent, SUM) \
 	X(super_frames_received, SUM) X(super_frame_packets_received, SUM) \

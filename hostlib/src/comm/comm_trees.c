@@ -223,7 +223,7 @@ trees_missing(const struct fanin_comm *comm, struct fanin_ranks *ranks)
 }
 
 #define ADD_SUM(field) report->field += part.field;
-#define ADD_MOST(field) report->field = part.field > report->field ? part.field : report->field;
+#define ADD_MAX(field) report->field = part.field > report->field ? part.field : report->field;
 #define ADD_ANY(field) report->field |= part.field;
 #define ADD_SAME(field) report->field = part.field != 0 ? part.field : report->field;
 #define ADD_OWN(field)

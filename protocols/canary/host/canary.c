@@ -103,9 +103,10 @@ rules_open(struct fanin_engine *engine, struct fanin_error *error)
 					    .n_ranks = config->size,
 					    .n_words = 1 };
 	canary->fixed_ns = timers_together_ns(config->parameters[FANIN_CANARY_TIMEOUT]);
-	canary->timers_ns = canary->fixed_ns != 0
-				    ? canary->fixed_ns
-				    : timers_together_ns(config->parameters[FANIN_CANARY_MOST]);
+	canary->timers_ns =
+		canary->fixed_ns != 0
+			? canary->fixed_ns
+			: timers_together_ns(config->parameters[FANIN_CANARY_MAX_TIMEOUT]);
 	canary->all = fanin_ranks_all_word(config->size, 0);
 	canary->others = canary->all & ~(UINT64_C(1) << config->rank);
 	canary->newest_done = UINT32_MAX;

@@ -193,7 +193,7 @@ canary_timer_ns(const struct fanin_job_params *job)
 {
 	const uint64_t fixed = job->parameters[FANIN_CANARY_TIMEOUT];
 
-	return (fixed != 0 ? fixed : job->parameters[FANIN_CANARY_LEAST]) * 1000;
+	return (fixed != 0 ? fixed : job->parameters[FANIN_CANARY_MIN_TIMEOUT]) * 1000;
 }
 
 static uint64_t

@@ -44,8 +44,8 @@ bound_ns(const struct fanin_job_params *job, enum fanin_canary_parameter paramet
 static uint64_t
 max_ns(const struct fanin_job_params *job, unsigned int leader)
 {
-	const uint64_t least = bound_ns(job, FANIN_CANARY_LEAST, leader);
-	const uint64_t most = bound_ns(job, FANIN_CANARY_MOST, leader);
+	const uint64_t least = bound_ns(job, FANIN_CANARY_MIN_TIMEOUT, leader);
+	const uint64_t most = bound_ns(job, FANIN_CANARY_MAX_TIMEOUT, leader);
 
 	return most > least ? most : least;
 }
@@ -65,7 +65,7 @@ canary_timeout_ns(const struct fanin_job_params *job, const struct canary_state 
 	const struct canary_lesson *lesson = &state->lessons[leader];
 	const uint64_t gap_ns = __atomic_load_n(&lesson->gap_ns, __ATOMIC_RELAXED);
 	const uint64_t deviation_ns = __atomic_load_n(&lesson->deviation_ns, __ATOMIC_RELAXED);
-	const uint64_t least = bound_ns(job, FANIN_CANARY_LEAST, leader);
+	const uint64_t least = bound_ns(job, FANIN_CANARY_MIN_TIMEOUT, leader);
 	uint64_t timeout_ns = gap_ns + DEVIATIONS * deviation_ns;
 
 	if (job->parameters[FANIN_CANARY_TIMEOUT] != 0)
