@@ -4,8 +4,8 @@
 port on a kernel interface at the switch, at several MTUs, directly and behind a Linux bridge.
 docs/operations.md has the rule for defaults that follows from the results.
 
-Transports take turns in each round. An allreduce's time is that of its slowest rank; a run's figure is
-the median of these, and a cell's the median of its runs.
+Transports take turns in each round. An allreduce's time is that of its slowest rank; a run's figure
+is the median of these, and a cell's the median of its runs.
 """
 
 import statistics
