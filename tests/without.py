@@ -22,7 +22,7 @@ from tests.net.cases import CASES
 
 BUILD = SOURCE_DIR / "build-without"
 FEATURES = ("bench", "peers", "mpi", "torch")
-LEFT_OUT = ("long", "waits", "thorough", "unsanitized")
+LEFT_OUT = ("long", "slow", "waits", "thorough", "unsanitized")
 
 
 class Failed(Exception):

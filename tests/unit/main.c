@@ -1,9 +1,9 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /*
  * fanin-check [--times] [--long | --all | SUITE...] or --list [MARK]: runs the tests that show
- * whether everything works. With --long it runs only the net cases that take too long for that;
- * with --all these, too, and the tests that search for unforeseen cases; with names, the suites of
- * these names. A line on standard error reports each suite that has ended; --times adds a
+ * whether everything works. With --long it runs only the suites and net cases that take too long
+ * for that; with --all these, too, and the tests that search for unforeseen cases; with names, the
+ * suites of these names. A line on standard error reports each suite that has ended; --times adds a
  * list of all suites and net cases, the longest first. --list prints the names of all suites, or of
  * those with a mark (tests/meson.build). Check's variables apply: CK_FORK=no for a debugger,
  * CK_VERBOSITY=verbose for a line per test.
@@ -50,14 +50,32 @@ has_mark(size_t suite, const char *mark)
 	return false;
 }
 
+/* What to run without names of suites. */
+enum which {
+	WHICH_DEFAULT,
+	WHICH_LONG,
+	WHICH_ALL,
+};
+
 static bool
-is_wanted(size_t suite, bool all, char **wanted, int n_wanted)
+is_wanted(size_t suite, enum which which, char **wanted, int n_wanted)
 {
+	const bool is_net = strcmp(suites[suite].name, "net") == 0;
+
 	for (int i = 0; i < n_wanted; i++) {
 		if (strcmp(wanted[i], suites[suite].name) == 0)
 			return true;
 	}
-	return n_wanted == 0 && (all || !has_mark(suite, "thorough"));
+	if (n_wanted != 0)
+		return false;
+	switch (which) {
+	case WHICH_ALL:
+		return true;
+	case WHICH_LONG:
+		return is_net || has_mark(suite, "long");
+	default:
+		return !has_mark(suite, "long") && !has_mark(suite, "thorough");
+	}
 }
 
 static bool
@@ -200,29 +218,30 @@ main(int argc, char **argv)
 	SRunner *failed[N_SUITES] = { NULL };
 	size_t n = 0;
 	struct total total = { 0 };
-	char net[] = "net";
-	bool times, all;
+	enum which which = WHICH_DEFAULT;
+	bool times;
 
 	if ((argc == 2 || argc == 3) && strcmp(argv[1], "--list") == 0)
 		return list_suites(argv[2]);
 	times = argc > 1 && strcmp(argv[1], "--times") == 0;
 	argc -= times;
 	argv += times;
-	all = argc == 2 && strcmp(argv[1], "--all") == 0;
 	setenv("CK_DEFAULT_TIMEOUT", DEFAULT_TIMEOUT, 0);
-	if (all) {
+	if (argc == 2 && strcmp(argv[1], "--all") == 0) {
+		which = WHICH_ALL;
 		setenv(NET_CASES_LISTED, "--all", 1);
 		argc = 1;
 	} else if (argc == 2 && strcmp(argv[1], "--long") == 0) {
+		which = WHICH_LONG;
 		setenv(NET_CASES_LISTED, "long", 1);
-		argv[1] = net;
+		argc = 1;
 	}
 	for (int i = 1; i < argc; i++) {
 		if (!is_known(argv[i]))
 			return refuse_name(argv[i]);
 	}
 	for (size_t i = 0; i < N_SUITES; i++) {
-		if (!is_wanted(i, all, argv + 1, argc - 1))
+		if (!is_wanted(i, which, argv + 1, argc - 1))
 			continue;
 		runs[n++].suite = i;
 		/* Net tests wait most of the time: they run at the same time as the others. */
