@@ -465,7 +465,7 @@ def parse():
     parser = bench_parser("congestion", __doc__)
     add_part(parser, PARTS)
     add_repeated(parser, "--variant", "this variant only", choices=VARIANTS)
-    add_repeated(parser, "--topology", "this topology only, timeouts and table have the small one",
+    add_repeated(parser, "--topology", "this topology only (timeouts and table have the small one)",
                  choices=TOPOLOGIES)
     parser.add_argument("--placements", type=int, default=PLACEMENTS, metavar="N",
                         help=f"random ones, default: %(default)s; {FEWER_PLACEMENTS} at most in "

@@ -168,6 +168,19 @@ def bad_jobs_are_refused_in_one_line():
             except LabError:
                 continue
             expect(False, f"jobs.create accepted {arguments}")
+        member = {"port": "h0", "ip": "10.77.0.1"}
+        for arguments, path in (
+                ({"members": [member | {"port": "h9"}]}, "args.members[0].port"),
+                ({"members": [member], "size": 2, "links": ["h9"]}, "args.links"),
+                ({"members": [member], "parent": {"port": "h9", "ip": "10.77.0.9",
+                                                  "mac": "02:fa:00:00:00:fe"}},
+                 "args.parent.port")):
+            try:
+                lab.control.ask("jobs.create", **arguments)
+            except LabError as error:
+                expect(f"{path}: found \"h9\"" in str(error), f"'{error}' does not begin with {path}")
+                continue
+            expect(False, f"jobs.create accepted {arguments}")
         expect_equal(lab.control.ask("jobs.list")["jobs"], [], "jobs after refused ones")
         job = lab.create_job()
         expect_refused(lab, create + members + ["--id", job["id"]], [str(job["id"])])

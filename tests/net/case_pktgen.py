@@ -3,8 +3,10 @@
 words, a clean end; and its captures, replayed by hand.
 """
 
+import contextlib
 import json
 import re
+import resource
 import signal
 import struct
 import sys
@@ -297,6 +299,36 @@ def check_results(prefix, *results):
                    "--prefix", str(prefix), *map(str, results)],
                   check=False)
     return checker.returncode, checker.stdout + checker.stderr
+
+
+@contextlib.contextmanager
+def little_address_space():
+    """Programs that start have no room for the address space that the EAL wants for hugepages: as
+    if others had taken these since they were counted.
+    """
+    limits = resource.getrlimit(resource.RLIMIT_AS)
+    resource.setrlimit(resource.RLIMIT_AS, (20 << 30, limits[1]))
+    try:
+        yield
+    finally:
+        resource.setrlimit(resource.RLIMIT_AS, limits)
+
+
+@case()
+def pktgen_that_starts_again_with_normal_pages_has_its_keys():
+    with running_lab(2, "af_packet", MTU, base=WireLab) as lab:
+        gathered = Gathered(lab)
+        job = lab.create_job()
+        key = f"{job['id']}:{job['key']}"
+
+        def started_again():
+            with little_address_space():
+                process = gathered.spawn_pktgen(job=key, blocks=50, json=True)
+            process.wait(60)
+            row_of(process, results=100)
+            # It counts the free hugepages first: other tests may have all.
+            return "starting again with normal pages" in process.stderr()
+        wait_until(started_again, 60, "a start with hugepages that others take")
 
 
 @case()

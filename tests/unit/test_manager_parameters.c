@@ -143,8 +143,8 @@ static const struct {
 	{ "5", "args.parameters: expected an object with 8 numbers at most" },
 	{ "[1]", "args.parameters: expected an object" },
 	{ "{\"base\": -1}", "args.parameters.base: expected an integer of 0 or more" },
-	{ "{\"base\": 1.5}", "args.parameters.base: expected a number" },
-	{ "{\"base\": \"1\"}", "args.parameters.base: expected a number" },
+	{ "{\"base\": 1.5}", "args.parameters.base: expected an integer of 0 or more" },
+	{ "{\"base\": \"1\"}", "args.parameters.base: expected an integer of 0 or more" },
 	{ "{\"a\":1,\"b\":1,\"c\":1,\"d\":1,\"e\":1,\"f\":1,\"g\":1,\"h\":1,\"i\":1}",
 	  "expected an object with 8 numbers at most" },
 };

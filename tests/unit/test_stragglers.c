@@ -174,6 +174,28 @@ START_TEST(dctcp_sends_lost_segments_again_and_halves_once)
 }
 END_TEST
 
+/* No acknowledgment makes room for the lost segment, as those behind it are gone, too. */
+START_TEST(dctcp_has_a_timeout_when_its_first_segment_waits_for_room)
+{
+	struct dctcp *flow = malloc(sizeof(*flow));
+	uint32_t first = 0;
+
+	dctcp_init(flow, 10);
+	ck_assert_uint_eq(send_all(flow, 1, &first), 10);
+	for (uint32_t i = 1; i < 4; i++)
+		dctcp_on_ack(flow, i, false, 1000);
+	ck_assert_uint_eq(flow->n_lost, 1);
+	ck_assert_uint_eq(send_all(flow, 1000, &first), 0);
+	dctcp_on_time(flow, 1000);
+	ck_assert_uint_eq(flow->timeouts, 0);
+	dctcp_on_time(flow, 1 + SECOND_NS);
+	ck_assert_uint_eq(flow->timeouts, 1);
+	ck_assert_uint_eq(send_all(flow, 2 * SECOND_NS, &first), 1);
+	ck_assert_uint_eq(first, 0);
+	free(flow);
+}
+END_TEST
+
 static struct dumbbell dumbbell;
 
 static void
@@ -303,6 +325,7 @@ suite_stragglers(void)
 	tcase_add_loop_test(all, a_schedule_has_its_load_in_each_second, 0, 4);
 	tcase_add_test(all, dctcp_doubles_and_then_cuts_by_half_of_alpha);
 	tcase_add_test(all, dctcp_sends_lost_segments_again_and_halves_once);
+	tcase_add_test(all, dctcp_has_a_timeout_when_its_first_segment_waits_for_room);
 	tcase_add_loop_test(all, dctcp_fills_a_path_and_marks_keep_its_queue_short, 0, 2);
 	tcase_add_test(all, scheduled_flows_all_end_and_their_load_is_on_the_paths);
 	tcase_add_test(all, udp_has_its_rate_and_yields_to_nobody);

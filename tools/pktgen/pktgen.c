@@ -125,6 +125,14 @@ members_run(struct pktgen *gen)
 	return ret != 0 ? ret : left;
 }
 
+static void
+arguments_free(char **copy)
+{
+	for (char **argument = copy; *argument != NULL; argument++)
+		free(*argument);
+	free(copy);
+}
+
 /*
  * Copies the command line, which is read with its keys overwritten afterwards: a program that
  * starts again needs them. Returns NULL without memory.
@@ -134,17 +142,14 @@ arguments_copy(int argc, char *const *argv)
 {
 	char **copy = calloc((size_t)argc + 1, sizeof(*copy));
 
-	for (int i = 0; copy != NULL && i < argc; i++)
+	for (int i = 0; copy != NULL && i < argc; i++) {
 		copy[i] = strdup(argv[i]);
+		if (copy[i] == NULL) {
+			arguments_free(copy);
+			return NULL;
+		}
+	}
 	return copy;
-}
-
-static void
-arguments_free(char **copy)
-{
-	for (char **argument = copy; *argument != NULL; argument++)
-		free(*argument);
-	free(copy);
 }
 
 int
