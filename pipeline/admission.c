@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /*
- * Admission checks of every Fanin packet: which senders a job accepts.
+ * Checks of every Fanin packet's sender: a job accepts packets of its members and its parent only,
+ * or by key.
  */
 #include <string.h>
 
@@ -179,8 +180,9 @@ admission_block(const struct pipeline *pipeline, const struct rte_mbuf *mbuf, co
 }
 
 /*
- * May a parent send packets of this type to all its children at once? That holds for all packets
- * about blocks that go down, including those of handlers from outside of the tree.
+ * Returns true if a parent may send packets of this type to all its children at once: REFUSED, and
+ * all packets about blocks that go down, including those of handlers from outside of the source
+ * tree.
  */
 static bool
 goes_to_group(uint8_t type)

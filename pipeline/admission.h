@@ -26,8 +26,8 @@ admission_is_of_run(const struct job *job, const struct fanin_headers *headers, 
 }
 
 /*
- * Is the frame a valid contribution from a member of the job, in the job's current run? A frame
- * that is not may be valid for another job.
+ * Returns true if the frame is a valid contribution from a member of the job, in the job's current
+ * run. Any other frame may be valid for another job.
  *
  * sizes: of the last frame that fit, or FANIN_SIZES_NONE; set to this frame's.
  */
@@ -45,7 +45,7 @@ admission_fits(const struct job *job, const struct rte_mbuf *mbuf, struct fanin_
 	       hdr->epoch == __atomic_load_n(&job->epoch, __ATOMIC_ACQUIRE);
 }
 
-/* The same for a result from the job's parent. */
+/* Like admission_fits, for a result from the job's parent. */
 bool admission_fits_result(const struct job *job, const struct rte_mbuf *mbuf,
 			   struct fanin_sizes *sizes);
 
@@ -90,11 +90,11 @@ admission_job(const struct pipeline *pipeline, const struct rte_mbuf *mbuf)
 enum fanin_reason admission_member(const struct pipeline *pipeline, const struct rte_mbuf *mbuf,
 				   const struct job *job);
 
-/* The same for a packet of a type that parents send. */
+/* Like admission_member, for a packet of a type that parents send. */
 enum fanin_reason admission_parent(const struct pipeline *pipeline, const struct rte_mbuf *mbuf,
 				   const struct job *job);
 
-/* Returns whether the job admits packets by their key alone. job: may be NULL. */
+/* Returns true if the job admits packets by their key alone. job: may be NULL. */
 static inline bool
 admission_is_key_only(const struct job *job)
 {
@@ -102,7 +102,7 @@ admission_is_key_only(const struct job *job)
 }
 
 /*
- * Returns whether some job admits packets by their key alone. If so, packets to other destinations
+ * Returns true if any job admits packets by their key alone. If so, packets to other destinations
  * may be for this switch, too.
  */
 static inline bool
@@ -112,40 +112,45 @@ admission_is_transit_watched(const struct pipeline *pipeline)
 }
 
 /*
- * Is the frame a valid packet about a block of a job that admits by key, by what it says, whatever
- * its destination? mbuf: at least FANIN_ETH_LEN bytes.
+ * Returns true if the frame is, by its headers, a valid packet about a block of a job that admits
+ * by key. Its destination may be any address. mbuf: at least FANIN_ETH_LEN bytes.
  */
 bool admission_is_transit(const struct pipeline *pipeline, const struct rte_mbuf *mbuf);
 
 /*
- * Is the frame such a packet behind VLAN tags, with the job's key? Hosts may take it for an
- * untagged one, because their kernels remove tags of VLAN 0, and of VLANs that they are not in. No
- * check of the switch would have seen the packet. A packet with another key belongs to another
- * network. mbuf: as above.
+ * Returns true if the frame is such a packet behind VLAN tags, with the job's key. Hosts may accept
+ * it as an untagged packet, because their kernels remove tags of VLAN 0 and of VLANs that they are
+ * not in. The switch would not have checked such a packet. A packet with another key belongs to
+ * another network. mbuf: as above.
  */
 bool admission_is_behind_tag(const struct pipeline *pipeline, const struct rte_mbuf *mbuf);
 
 /*
- * Is the frame a valid packet about a block of this job, which admits by key, with the right key
- * and at one of its ports? mbuf: at least FANIN_PAYLOAD_OFFSET bytes.
+ * Returns true if the frame is a valid packet about a block of this job, which admits by key, has
+ * the right key, and came in at one of the job's ports. mbuf: at least FANIN_PAYLOAD_OFFSET bytes.
  */
 bool admission_fits_key(const struct pipeline *pipeline, const struct rte_mbuf *mbuf,
 			const struct job *job);
 
 /*
- * May the sender of a valid packet about a block send it? The job's key decides, or else the member
- * or the parent by the direction of the packet's type. Arguments as for admission_member.
+ * Checks that the sender of a valid packet about a block may send it: by the job's key if the job
+ * admits by key; otherwise as the member or the parent, by the direction of the packet's type.
+ * Arguments and results are those of admission_member.
  */
 enum fanin_reason admission_sender(const struct pipeline *pipeline, const struct rte_mbuf *mbuf,
 				   const struct job *job);
 
-/* The same; the packet also has to be of the current run, where runs count. */
+/*
+ * Like admission_sender. The packet must also be of the current run, except in jobs that admit by
+ * key.
+ */
 enum fanin_reason admission_block(const struct pipeline *pipeline, const struct rte_mbuf *mbuf,
 				  const struct job *job);
 
 /*
- * Is an IPv4 frame to a group address one that the parent of a job on this switch sends to all its
- * children? Then it is a valid Fanin packet. mbuf: at least FANIN_L4_LEN bytes.
+ * Returns true if an IPv4 frame to a group address is one that the parent of a job on this switch
+ * sends to all its children. Such a frame is a valid Fanin packet. mbuf: at least FANIN_L4_LEN
+ * bytes.
  */
 bool admission_is_result(const struct pipeline *pipeline, const struct rte_mbuf *mbuf);
 

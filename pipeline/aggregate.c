@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /*
- * Passes contributions of members and results of the parent to their handlers, and sends what the
- * handlers ask for.
+ * Passes contributions of members and results of the parent to their handlers, and sends the
+ * handlers' emissions.
  */
 #include "pipeline/aggregate.h"
 
@@ -271,8 +271,8 @@ run_other(struct fanin_handler_ctx *ctx, const struct job *job, struct work *wor
 }
 
 /*
- * The same as select_job, for packets on the slow path: jobs that admit by key are also selected
- * without a run.
+ * Like select_job, for packets on the slow path: jobs that admit by key are also selected without a
+ * run.
  */
 static void
 select_any(struct worker *worker, const struct job *job)
@@ -282,14 +282,16 @@ select_any(struct worker *worker, const struct job *job)
 		worker->run = job_epoch(job);
 }
 
-/* Is the sender a member, which is told why its packet is refused? job: may be NULL. */
+/*
+ * Returns true if the sender is a member, which gets a REFUSED with the reason. job: may be NULL.
+ */
 static bool
 is_refusable(const struct job *job, const struct fanin_hdr *hdr)
 {
 	return !admission_is_key_only(job) && !is_from_parent(hdr);
 }
 
-/* Is the packet of the run that select_job has found? */
+/* Returns true if the packet is of the run that select_job has found. */
 static bool
 is_of_run(const struct worker *worker, const struct fanin_hdr *hdr)
 {

@@ -19,9 +19,9 @@
 bool by_key_take(struct worker *worker, struct batch *batch, struct rte_mbuf *mbuf);
 
 /*
- * May the port deliver another packet for jobs that admit by key now? Such packets have a constant
- * rate, from which bursts may deviate (the virtual scheduling algorithm of ITU-T I.371). A packet
- * that may be delivered is counted.
+ * Returns true, and counts the packet, if the port may deliver another packet for jobs that admit
+ * by key now. The rate is constant, and bursts may deviate from it (the virtual scheduling
+ * algorithm of ITU-T I.371).
  */
 bool by_key_is_within_rate(struct worker *worker, uint16_t port);
 

@@ -16,8 +16,8 @@
 #include "pipeline/base/fastpath.h"
 
 /*
- * Only admitted senders may assign a block to a cluster: a stranger would decide where the packets
- * of others go. Packets from strangers are refused here, whichever cluster the block has.
+ * Only admitted senders may assign a block to a cluster: otherwise a stranger would decide where
+ * the packets of others go. Packets from strangers are refused here, for any cluster of the block.
  */
 static void
 to_block(struct worker *worker, struct rte_mbuf *mbuf)
@@ -38,7 +38,7 @@ to_block(struct worker *worker, struct rte_mbuf *mbuf)
 		worker_aggregate(worker, &mbuf, 1);
 }
 
-/* Handles what a parent says or asks about the job. */
+/* Handles a parent's messages about the job. */
 static void
 from_parent(struct worker *worker, struct rte_mbuf *mbuf, const struct fanin_hdr *hdr)
 {

@@ -6,8 +6,8 @@
 #include "pipeline/base/worker.h"
 
 /*
- * Takes a valid Fanin packet that is no contribution as its job expects it, or one that was held
- * back.
+ * Takes a valid Fanin packet that matches no template (rx.c), or one that the fault injector has
+ * held back.
  */
 void worker_fanin(struct worker *worker, struct rte_mbuf *mbuf);
 

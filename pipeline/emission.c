@@ -20,7 +20,10 @@ emission_to_children(struct worker *worker, const struct job *job, uint64_t chil
 		uint64_t served = children & job->child_neighbors[child];
 		int spare = __builtin_popcountll(served) - 1;
 
-		/* The reference for this port is still there, so this is never the last one. */
+		/*
+		 * The reference for this port is still held, so the last reference is never given
+		 * up here.
+		 */
 		if (spare != 0)
 			rte_mbuf_refcnt_update(mbuf, (int16_t)-spare);
 		children &= ~served;

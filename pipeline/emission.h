@@ -12,7 +12,7 @@
  */
 void emission_drain(struct worker *worker);
 
-/* The same, as a worker's handler_ctx.drain. */
+/* Like emission_drain, as a worker's handler_ctx.drain. */
 void emission_drain_ctx(struct fanin_handler_ctx *ctx);
 
 /*

@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /*
  * Admission, publication and removal of jobs (Flare section 4: memory is split statically over a
- * maximum of jobs; a job that does not fit is refused). Main thread only. For what packets change
- * see job_run.c.
+ * maximum of jobs; a job that does not fit is refused). Main thread only. See job_run.c for the
+ * state that packets change.
  */
 #include <errno.h>
 #include <inttypes.h>
@@ -87,7 +87,7 @@ find_parameter(const struct fanin_handler *handler, const char *name)
 	return parameter != NULL && parameter->name != NULL ? parameter : NULL;
 }
 
-/* The names of a handler's parameters, for an error. */
+/* Writes the names of a handler's parameters, for an error. */
 static const char *
 list_parameters(const struct fanin_handler *handler, char *text, size_t size)
 {
@@ -265,7 +265,7 @@ choose_handler(const struct pipeline *pipeline, struct job_spec *spec,
 	return 0;
 }
 
-/* Returns the slots of a job that names no number; it may have up to `most`. */
+/* Returns the number of slots of a job whose spec gives none; up to `most`. */
 static uint32_t
 default_slots(const struct pipeline *pipeline, const struct job_spec *spec, uint32_t payload,
 	      uint32_t most)
@@ -322,7 +322,7 @@ max_slots(const struct job_table *table, const struct job_spec *spec,
 	return RTE_MIN(table->slots_per_job, round_down_power_of_two(table->mbufs_per_job / mbufs));
 }
 
-/* The name of the limit that slots are taken from, for an error. */
+/* Returns the name of the limit that slots are taken from, for an error. */
 static const char *
 name_of_limit(const struct fanin_handler *handler)
 {

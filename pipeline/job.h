@@ -381,8 +381,8 @@ bool job_leave(struct job *job, unsigned int child, uint32_t epoch, uint32_t *pa
 void job_parent_join(struct job *job, struct fanin_hdr *hdr, struct fanin_join_body *body);
 
 /*
- * Should the next JOIN have the previous version? The parent does not answer, and a parent of that
- * version would not answer a JOIN of this one. Worker.
+ * Returns true if the next JOIN should have the previous version: the parent does not answer, and a
+ * parent of the previous version would not answer a JOIN of this version. Worker.
  */
 bool job_parent_may_be_older(struct job *job);
 

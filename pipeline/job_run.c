@@ -95,7 +95,7 @@ run_begin(struct job_table *table, struct job *job)
 	__atomic_store_n(&job->epoch, epoch, __ATOMIC_RELEASE);
 }
 
-/* Returns whether the JOIN answers the member's last challenge. If not, makes a new challenge. */
+/* Returns true if the JOIN answers the member's last challenge. If not, makes a new challenge. */
 static bool
 is_fresh(struct job_member *member, const struct fanin_join_body *body)
 {
@@ -135,7 +135,7 @@ member_add(struct job_table *table, struct job *job, unsigned int child,
 	return FANIN_REASON_NONE;
 }
 
-/* Under the lock: the ranks of the whole job that are known to have joined. */
+/* Under the lock: returns the ranks of the whole job that are known to have joined. */
 static void
 ranks_joined(const struct job *job, struct fanin_ranks *ranks)
 {
@@ -144,7 +144,7 @@ ranks_joined(const struct job *job, struct fanin_ranks *ranks)
 		fanin_ranks_merge(ranks, &job->params.child_ranks[__builtin_ctzll(left)]);
 }
 
-/* The MTU that the job's packets need, including answers about many ranks. */
+/* Returns the MTU that the job's packets need, including answers about many ranks. */
 static uint32_t
 min_mtu(const struct job *job)
 {
@@ -157,10 +157,10 @@ min_mtu(const struct job *job)
 }
 
 /*
- * Under the lock: this member waits, and all other members of this switch have joined. The parent's
- * refusal is passed on once, so that the next JOIN tries again. A member that was in a run before
- * is also told if the parent does not answer at all: otherwise it would take the ranks behind other
- * switches for late.
+ * Under the lock, for a member that waits, after all other members of this switch have joined. The
+ * parent's refusal is passed on once, so that the next JOIN tries again. A member that was in a run
+ * before is also told if the parent does not answer at all: otherwise it would regard the ranks
+ * behind other switches as late.
  */
 static enum fanin_reason
 consult_parent(struct job *job, struct job_member *member, bool *ask)
@@ -181,8 +181,8 @@ consult_parent(struct job *job, struct job_member *member, bool *ask)
 }
 
 /*
- * Under the lock: this member waits. Returns the reason to refuse it, if any, and sets *ask if the
- * parent has to be asked.
+ * Under the lock, for a member that waits. Returns the reason to refuse it, if any, and sets *ask
+ * if the parent has to be asked.
  */
 static enum fanin_reason
 parent_is_against(struct job *job, unsigned int child, bool *ask)
@@ -278,7 +278,10 @@ job_parent_join(struct job *job, struct fanin_hdr *hdr, struct fanin_join_body *
 	rte_spinlock_unlock(&job->lock);
 }
 
-/* Under the lock: has the parent never answered in this version, or not for long? */
+/*
+ * Under the lock: returns true if the parent has never answered in this version, or has not
+ * answered for long.
+ */
 static bool
 parent_is_unknown(const struct job *job)
 {
@@ -346,9 +349,9 @@ job_missing(struct job *job)
 }
 
 /*
- * Can this switch and its parent run the job together? The parent may accept more than is sent to
- * it: with slots for a larger window it keeps each result longer. Without slots, windows need not
- * match.
+ * Returns true if this switch and its parent can run the job together. The parent may accept more
+ * than this switch sends: with slots for a larger window it keeps each result longer. Without
+ * slots, windows need not match.
  */
 static bool
 parent_agrees(const struct job *job, const struct fanin_join_ack_body *ack)

@@ -1,7 +1,8 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /*
  * The slots of a job, as its handler declares: a pool of its own, a part of a pool that jobs share,
- * or none. What a run leaves in shared slots is released here after the run. Main thread only.
+ * or none. The contents that a run leaves in shared slots are released here after the run. Main
+ * thread only.
  */
 #include <errno.h>
 #include <sched.h>
@@ -12,7 +13,7 @@
 #include "pipeline/job.h"
 #include "pipeline/pipeline.h"
 
-/* The slot that packets of a job without slots get. */
+/* The slot for packets of a job without slots. */
 static uint8_t *const no_slot[1];
 
 static void
@@ -23,7 +24,7 @@ free_released(struct fanin_handler_ctx *ctx)
 	ctx->n_frees = 0;
 }
 
-/* Mbufs that a slot of the handler may hold, whichever jobs share it. */
+/* Returns the number of mbufs that a slot of the handler may hold, for any jobs that share it. */
 static uint32_t
 max_mbufs(const struct fanin_handler *handler)
 {
@@ -75,7 +76,7 @@ find_or_create(const struct pipeline *pipeline, const struct fanin_handler *hand
 	return 0;
 }
 
-/* The largest number of jobs that a switch can have. */
+/* Returns the largest number of jobs that a switch can have. */
 #define MAX_PARTS 4096u
 
 /*
@@ -208,8 +209,8 @@ job_slots_take(struct pipeline *pipeline, struct job *job, uint32_t n)
 }
 
 /*
- * Has the run that took the slot ended, or is the slot now outside of its job's part, where neither
- * packets nor timers find it?
+ * Returns true if the run that took the slot has ended, or if the slot is now outside of its job's
+ * part, where neither packets nor timers find it.
  */
 static bool
 is_over(const struct job_table *table, const struct slot_pool *pool, uint32_t index,
@@ -231,7 +232,7 @@ enter(struct fanin_slot_tag *tag)
 		sched_yield();
 }
 
-/* Releases what is held in the slots of runs that are over. */
+/* Releases the contents of slots of runs that are over. */
 static void
 sweep(const struct job_table *table, const struct slot_pool *pool)
 {
@@ -252,7 +253,7 @@ sweep(const struct job_table *table, const struct slot_pool *pool)
 	free_released(&ctx);
 }
 
-/* Removes what jobs without a run have entered in the memory that their slots have in common. */
+/* Removes the entries of jobs without a run from the memory that their slots have in common. */
 static void
 release_states(const struct job_table *table)
 {
@@ -274,7 +275,7 @@ job_slots_sweep(struct job_table *table)
 		sweep(table, pool);
 }
 
-/* Releases what a job's own slots hold; nobody else sees them. */
+/* Releases the contents of a job's own slots, which no other thread sees. */
 static void
 release_own(struct job *job)
 {

@@ -35,7 +35,7 @@ check_address(const struct pipeline *pipeline, const struct job_spec *spec, char
 	return -EINVAL;
 }
 
-/* The lowest MTU of the members' ports and the parent's. */
+/* Returns the lowest MTU of the members' ports and the parent's. */
 static uint32_t
 ports_mtu(const struct pipeline *pipeline, const struct job_spec *spec)
 {
@@ -51,8 +51,8 @@ ports_mtu(const struct pipeline *pipeline, const struct job_spec *spec)
 }
 
 /*
- * May both be members? Ranks of one host may share an address, except in jobs with links, which
- * identify hosts by their address alone. Switches never share one.
+ * Returns true if both may be members. Ranks of one host may share an address, except in jobs with
+ * links, which identify hosts by their address alone. Switches never share one.
  */
 static bool
 may_share(const struct job_spec *spec, uint16_t i, uint16_t k)
@@ -362,7 +362,7 @@ check_leaders(const struct pipeline *pipeline, const struct fanin_handler *handl
 	return -EINVAL;
 }
 
-/* Checks what only the handler limits. */
+/* Checks the handler's own limits. */
 static int
 check_handler(const struct fanin_handler *handler, const struct job_spec *spec, char *error)
 {

@@ -12,9 +12,9 @@
 #include "pipeline/base/fastpath.h"
 
 /*
- * Is the JOIN of the level that this child is on? Its tag does not name the switch that it is for,
- * so somebody could bring a host's JOIN to a switch further up. If the same tree has the same
- * number of ranks there, the sum is the same.
+ * Returns true if the JOIN is of the level of the tree that this child is on. Its tag does not name
+ * the switch that it is for, so an attacker could send a host's JOIN to a switch further up. If a
+ * child there has the same number of ranks below it, the sum is the same.
  */
 static bool
 is_of_child(const struct job *job, const struct fanin_hdr *hdr)
@@ -24,7 +24,7 @@ is_of_child(const struct job *job, const struct fanin_hdr *hdr)
 		       fanin_ranks_count(&job->params.child_ranks[job_child_of(job, hdr->rank)]);
 }
 
-/* Fills in what hosts have to know about the slots and the job's handler. */
+/* Fills in the information about the slots and the job's handler that hosts need. */
 static void
 describe_slots(const struct job *job, struct fanin_join_ack_body *ack)
 {
@@ -55,8 +55,8 @@ port_blocks(const struct pipeline *pipeline, const struct job *job)
 }
 
 /*
- * Did the JOIN come from the address that its sender states? Addresses may be translated on the
- * way.
+ * Returns true if the JOIN came from the address that its sender states. Addresses may be
+ * translated on the way.
  */
 static bool
 is_from_its_address(const struct fanin_headers *headers, const struct fanin_join_body *join)
@@ -147,7 +147,7 @@ worker_membership(struct worker *worker, struct rte_mbuf *mbuf)
 	const enum fanin_reason reason = admission_member(worker->pipeline, mbuf, job);
 
 	worker->counters.local++;
-	/* A process that wants to join waits for an answer, so it gets one whatever is wrong. */
+	/* A process that wants to join waits for an answer, so it always gets a refusal. */
 	if (reason != FANIN_REASON_NONE)
 		worker_refuse(worker, mbuf, NULL, reason);
 	else if (headers->fanin.type == FANIN_TYPE_JOIN)

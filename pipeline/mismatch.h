@@ -34,7 +34,7 @@ void mismatch_take(struct worker *worker, struct job *job, uint32_t epoch,
 void mismatch_tell_parent(struct worker *worker, struct job *job, uint32_t parent_epoch);
 
 /*
- * Returns whether the run of this epoch has a mismatch. The run may be over when the caller looks
+ * Returns true if the run of this epoch has a mismatch. The run may be over when the caller looks
  * again.
  */
 static inline bool
@@ -45,15 +45,21 @@ mismatch_is_of(const struct job *job, uint32_t epoch)
 
 /*
  * Copies the mismatch as a whole. Returns false if all packets of the run of this epoch have fit so
- * far. Takes the job's lock if one did not.
+ * far. Takes the job's lock if a packet did not fit.
  */
 bool mismatch_read(struct job *job, uint32_t epoch, struct fanin_mismatch *mismatch);
 
-/* The same by the parent's epoch of the run, which may have ended here because of the mismatch. */
+/*
+ * Like mismatch_read, by the parent's epoch of the run, which may have ended here because of the
+ * mismatch.
+ */
 bool mismatch_read_for_parent(struct job *job, uint32_t parent_epoch,
 			      struct fanin_mismatch *mismatch);
 
-/* Is a query for a block of a run refused? Takes no lock in a run without a mismatch. */
+/*
+ * Returns true if a query for a block of a run is refused. Takes no lock in a run without a
+ * mismatch.
+ */
 static inline bool
 mismatch_stops(struct job *job, uint32_t epoch, uint32_t block)
 {

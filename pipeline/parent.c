@@ -98,7 +98,7 @@ worker_call_children(struct worker *worker, const struct job *job, uint64_t chil
 
 /*
  * The parent refuses a block, which does not match what ranks behind other switches contributed.
- * All children may know, whichever of them asked.
+ * All children are told, not only the one that asked.
  */
 static void
 pass_on(struct worker *worker, struct job *job, struct rte_mbuf *mbuf)

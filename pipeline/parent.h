@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /*
- * What this switch and its parent in a job's reduction tree tell each other about the job as a
- * whole. Worker only.
+ * Messages between this switch and its parent in a job's reduction tree about the job as a whole.
+ * Worker only.
  */
 #ifndef FANIN_PIPELINE_PARENT_H
 #define FANIN_PIPELINE_PARENT_H

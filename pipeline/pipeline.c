@@ -107,7 +107,7 @@ assign_queues(struct pipeline *pipeline, rte_spinlock_t *locks)
 	return 0;
 }
 
-/* Sets which slots belong to a worker, if the bits of their numbers tell. */
+/* Sets which slots belong to a worker, if the slots' numbers determine that. */
 static void
 worker_set_own(const struct pipeline *pipeline, struct worker *worker)
 {

@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /*
  * The pipeline: workers that poll ports, switch foreign frames and run handlers on Fanin packets.
- * This header is what the daemon sees: it sets the pipeline up, starts and stops it, and reads its
- * state from the main thread.
+ * This header is the daemon's interface: it sets the pipeline up, starts and stops it, and reads
+ * its state from the main thread.
  */
 #ifndef FANIN_PIPELINE_PIPELINE_H
 #define FANIN_PIPELINE_PIPELINE_H
@@ -76,14 +76,17 @@ void pipeline_free(struct pipeline *pipeline);
 /* Adds up the workers' counters. Main thread. */
 void pipeline_counters(const struct pipeline *pipeline, struct counters *sum);
 
-/* Counters of one worker, 0 to n_workers - 1; live. Main thread. */
+/* Returns the live counters of one worker, 0 to n_workers - 1. Main thread. */
 const struct counters *pipeline_worker_counters(const struct pipeline *pipeline,
 						unsigned int worker);
 
-/* A worker's thread, by the kernel's number; 0: it does not run yet. Main thread. */
+/* Returns the kernel's number of a worker's thread; 0: it does not run yet. Main thread. */
 pid_t pipeline_worker_thread(const struct pipeline *pipeline, unsigned int worker);
 
-/* The longest time so far that a worker, not asleep, did not look at its ports. Main thread. */
+/*
+ * Returns the longest time so far that a worker that was not asleep did not poll its ports. Main
+ * thread.
+ */
 uint64_t pipeline_worker_longest_round_ns(const struct pipeline *pipeline, unsigned int worker);
 
 /*
@@ -100,14 +103,14 @@ void pipeline_housekeep(struct pipeline *pipeline);
 uint64_t pipeline_watch_next_hops(struct pipeline *pipeline);
 
 /*
- * Tells whether a routed port has a link; without one, packets take other next hops. port: index in
+ * Sets whether a routed port has a link; without one, packets take other next hops. port: index in
  * pipeline->ports. Main thread.
  */
 void pipeline_port_set_link(struct pipeline *pipeline, unsigned int port, bool has_link);
 
 /*
- * Takes a port up or down. Once it is down no worker is inside of its driver any more, nor enters
- * it before it is up: this waits for each worker's next round. Frames to it are dropped as
+ * Takes a port up or down. Waits for each worker's next round: after a port was taken down, no
+ * worker is in its driver, and none enters it until the port is up. Frames to it are dropped as
  * FANIN_REASON_PORT_DOWN. Main thread.
  *
  * port: index in pipeline->ports.
@@ -124,21 +127,21 @@ void pipeline_announce(struct pipeline *pipeline, unsigned int port);
 int pipeline_port_find(const struct pipeline *pipeline, const char *name);
 
 /*
- * Finds the port of a host of the switch's own subnet, by ARP and by where its frames come from.
- * Main thread.
+ * Finds the port of a host of the switch's own subnet, by ARP and by the port at which its frames
+ * come in. Main thread.
  *
- * ip_be: network order. Returns its index in pipeline->ports; -EINVAL: the address is no host's of
- * the subnet; -EAGAIN: it is unknown, and a worker asks all hosts for it, so that it may be known
- * in some milliseconds; -ENOSPC: no room for another neighbor.
+ * ip_be: network order. Returns its index in pipeline->ports; -EINVAL: no host of the subnet can
+ * have the address; -EAGAIN: it is unknown, and a worker asks all hosts for it, so that it may be
+ * known in some milliseconds; -ENOSPC: no room for another neighbor.
  */
 int pipeline_find_host(struct pipeline *pipeline, uint32_t ip_be);
 
-/* Monotonic time by the TSC, nanoseconds. Any thread. */
+/* Returns the monotonic time by the TSC, nanoseconds. Any thread. */
 uint64_t pipeline_now_ns(void);
 
 /*
- * Time as the pipeline's workers see it: by the pipeline's own clock, if it has one. Any thread
- * that may read that clock.
+ * Returns the time that the pipeline's workers see: by the pipeline's own clock, if it has one. Any
+ * thread that may read that clock.
  */
 static inline uint64_t
 pipeline_time_ns(const struct pipeline *pipeline)

@@ -1,11 +1,10 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /*
- * Probes the children that others wait for: which children, when, and with which frames. See
- * probe.h.
+ * Probes the children that others wait for. See probe.h.
  *
- * A host gets three frames. Its machine answers an echo request (RFC 792) and an ARP request (RFC
- * 826); the latter also if a firewall drops echo requests. The third frame is a PROBE to the port
- * that the host's JOIN came from: that port is closed if the process has ended.
+ * A probe of a host has three frames. The host's machine answers an echo request (RFC 792) and an
+ * ARP request (RFC 826); the ARP request also if a firewall drops echo requests. The third frame is
+ * a PROBE to the port that the host's JOIN came from: that port is closed if the process has ended.
  */
 #include <string.h>
 
@@ -132,8 +131,8 @@ send_all(struct worker *worker, const struct job *job, const struct target *targ
 /* --------------------------------------------------------------- whom, when */
 
 /*
- * Under the lock: a probe interval has passed for a child that is watched. Returns true if probes
- * are to be sent to it.
+ * Called under the lock when a probe interval has passed for a child that is watched. Returns true
+ * if probes are to be sent to it.
  */
 static bool
 tick(const struct pipeline *pipeline, struct job *job, unsigned int child)
@@ -172,7 +171,7 @@ set_watched(struct job_table *table, uint32_t id, bool watched)
 		__atomic_fetch_and(word, ~bit, __ATOMIC_SEQ_CST);
 }
 
-/* A probe interval has passed for a job. */
+/* Called when a probe interval has passed for a job. */
 static void
 tick_job(struct worker *worker, struct job *job)
 {

@@ -20,21 +20,21 @@
 /* A child that leaves this many probes in a row unanswered is silent. */
 #define PROBE_PATIENCE 3
 
-/* Is there a child to probe now? */
+/* Returns true if there is a child to probe now. */
 static inline bool
 probes_are_due(const struct pipeline *pipeline, uint64_t now_ns)
 {
 	return now_ns >= __atomic_load_n(&pipeline->probes_due_ns, __ATOMIC_RELAXED);
 }
 
-/* Are there children that are being probed? */
+/* Returns true if any children are being probed. */
 static inline bool
 probes_are_out(const struct pipeline *pipeline)
 {
 	return __atomic_load_n(&pipeline->probes_due_ns, __ATOMIC_RELAXED) != UINT64_MAX;
 }
 
-/* A child that has joined from Fanin's own port in the job's run is a switch. */
+/* Returns true if a child is a switch: it has joined the job's run from Fanin's own port. */
 static inline bool
 probe_is_switch(const struct pipeline *pipeline, const struct job_member *member)
 {

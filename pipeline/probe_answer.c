@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /*
  * Takes the answers to probes, and answers the parent's probes. An answer counts only at the
- * child's port and from its address, so a host can answer for itself alone. See probe.h.
+ * child's port and from its address, so a host can answer only for itself. See probe.h.
  */
 #include <string.h>
 
@@ -26,7 +26,7 @@ struct quote {
 	struct fanin_udp udp;
 } __attribute__((packed));
 
-/* Under the lock: a frame came from a host that is watched. */
+/* Called under the lock when a frame came from a host that is watched. */
 static void
 note_child(struct job *job, unsigned int child, bool ended)
 {
@@ -84,8 +84,8 @@ probe_heard(struct worker *worker, uint16_t port, uint32_t ip_be)
 }
 
 /*
- * The sender of an ICMP error could not take a probe: either its port is closed, or the error has
- * another reason, which shows that the host is alive.
+ * Takes an ICMP error, whose sender could not take a probe: either its port is closed, or the error
+ * has another reason, which shows that the host is alive.
  */
 static bool
 take_unreachable(struct worker *worker, const struct fanin_headers *headers,

@@ -10,8 +10,8 @@
  * Turns a Fanin packet around to its sender with payload_len bytes behind the Fanin header, which
  * the caller has written after fanin_frame_answer_to, and sends it.
  *
- * job: the sender's, by whose tags the answer is told from others'; NULL: the sender is no member,
- * and gets none.
+ * job: the sender's job, whose tags authenticate the answer; NULL: the sender is no member, and the
+ * answer has no tag.
  */
 void worker_reply(struct worker *worker, struct rte_mbuf *mbuf, const struct job *job,
 		  uint32_t payload_len);
@@ -19,8 +19,8 @@ void worker_reply(struct worker *worker, struct rte_mbuf *mbuf, const struct job
 /*
  * Makes a REFUSED of a packet and returns it to its sender.
  *
- * job: the sender's, which the member check has found to be one; NULL: it has not, and gets back
- * the key that it gave.
+ * job: the sender's job, if the member check has found the sender to be a member; NULL: it has not,
+ * and the sender gets back the key that it gave.
  */
 void worker_refuse(struct worker *worker, struct rte_mbuf *mbuf, struct job *job,
 		   enum fanin_reason reason);

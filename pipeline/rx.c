@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /*
- * Ingress: tells foreign frames, frames for the switch itself and Fanin packets apart, and
- * validates the last.
+ * Ingress: distinguishes foreign frames, frames for the switch itself and Fanin packets, and
+ * validates Fanin packets.
  */
 #include <rte_ether.h>
 #include <rte_ip.h>
@@ -21,7 +21,7 @@
 
 #include "pipeline/base/fastpath.h"
 
-/* An IPv4 frame to the switch's MAC? */
+/* Returns true for an IPv4 frame to the switch's MAC address. */
 static inline bool
 is_own_ipv4(const struct pipeline *pipeline, const struct fanin_headers *headers)
 {
@@ -32,7 +32,7 @@ is_own_ipv4(const struct pipeline *pipeline, const struct fanin_headers *headers
 	       headers->eth.type_be == rte_cpu_to_be_16(RTE_ETHER_TYPE_IPV4);
 }
 
-/* An IPv4 frame to the MAC address of a multicast group (RFC 1112)? */
+/* Returns true for an IPv4 frame to the MAC address of a multicast group (RFC 1112). */
 static inline bool
 is_group_ipv4(const struct fanin_headers *headers)
 {
@@ -42,8 +42,8 @@ is_group_ipv4(const struct fanin_headers *headers)
 }
 
 /*
- * An IPv4 frame to the switch's MAC: is it meant to be a Fanin packet? Fragments of UDP and runts
- * count as such.
+ * Returns true if an IPv4 frame to the switch's MAC address is meant to be a Fanin packet. UDP
+ * fragments and runts count as Fanin packets.
  */
 static inline bool
 is_fanin(const struct pipeline *pipeline, const struct fanin_headers *headers, uint16_t len)
@@ -61,7 +61,7 @@ is_fanin(const struct pipeline *pipeline, const struct fanin_headers *headers, u
 	return len < FANIN_L4_LEN || headers->udp.dst_be == pipeline->udp_port_be;
 }
 
-/* An IPv4 packet to the switch's address that is not Fanin's. */
+/* Takes an IPv4 packet to the switch's address that is not Fanin's. */
 static void
 to_switch(struct worker *worker, struct rte_mbuf *mbuf)
 {
@@ -110,8 +110,8 @@ note_transit(struct worker *worker, struct rte_mbuf *mbuf)
 }
 
 /*
- * Handles a packet to the switch that is invalid for this reason: its sender may have to be told,
- * or it may show another version.
+ * Handles a packet to the switch that is invalid for this reason: its sender may need an answer, or
+ * the packet may have another version.
  */
 static __rte_noinline bool
 take_invalid(struct worker *worker, struct rte_mbuf *mbuf, enum fanin_reason reason)
@@ -222,7 +222,7 @@ inject_and_take(struct worker *worker, struct rte_mbuf *mbuf)
 		worker_fanin(worker, out[i]);
 }
 
-/* Does the slot's number alone tell that this worker has to process the packet? */
+/* Returns true if the slot's number alone determines that this worker processes the packet. */
 static inline bool
 is_own_slot(const struct worker *worker, const struct job *job, const struct fanin_headers *headers)
 {
@@ -289,8 +289,8 @@ find_contributions(struct worker *worker, struct batch *batch, struct batch *by_
 }
 
 /*
- * Prefetches the second line of headers. Packets that match no template would wait for it one by
- * one. Canary: 285 instead of 315 cycles per packet.
+ * Prefetches the second line of headers. Without this, packets that match no template wait for that
+ * line one by one. Canary: 285 instead of 315 cycles per packet.
  */
 static void __rte_noinline
 prefetch_headers(struct rte_mbuf **mbufs, uint16_t n)

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /*
- * Which worker gets a packet: hierarchical first come, first served (Flare section 5). A block
+ * Assigns packets to workers: hierarchical first come, first served (Flare section 5). A block
  * belongs to a cluster of workers, chosen when its first packet arrives; inside the cluster the
  * first worker that is free takes the packet. Packets cross cores by the clusters' queues only.
  */
@@ -41,8 +41,8 @@ shortest_queue(const struct pipeline *pipeline, uint32_t block, uint32_t slot)
 }
 
 /*
- * The note about a slot's block: its number, the lowest bits of its run's epoch, and its cluster +
- * 1.
+ * Returns the note about a slot's block: its number, the lowest bits of its run's epoch, and its
+ * cluster + 1.
  */
 #define RUN_SHIFT 8
 #define RUN_MASK UINT32_C(0xffffff)
@@ -56,10 +56,10 @@ note_of(uint32_t block, uint32_t run, unsigned int cluster)
 }
 
 /*
- * Is the note about this block, or about one that its slot may have moved on to since? A note about
- * another run says nothing: a worker with a packet of that run may have written it after the run
- * ended. Neither does a note about a block further ahead than there are slots: its number was
- * forged.
+ * Returns true if the note is about this block, or about a later one that its slot may have moved
+ * on to. A note about another run does not count: a worker with a packet of that run may have
+ * written it after the run ended. Nor does a note about a block further ahead than there are slots:
+ * its number was forged.
  */
 static bool
 is_of_block(const struct job *job, uint64_t note, uint32_t block, uint32_t run)
@@ -112,7 +112,7 @@ cluster_of_block(const struct pipeline *pipeline, struct job *job, const struct 
 static unsigned int
 cluster_of(const struct pipeline *pipeline, struct job *job, const struct fanin_hdr *hdr)
 {
-	/* No single job decides which cluster uses a shared slot. */
+	/* A shared slot's cluster must not depend on one job. */
 	if (pipeline->policy == PIPELINE_POLICY_RSS || job->pool->handler != NULL)
 		return fanin_slot_index(&job->params.slots, hdr->block) % pipeline->n_clusters;
 	return cluster_of_block(pipeline, job, hdr);

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /*
- * Which worker gets a packet: hierarchical first come, first served (Flare section 5). Worker only.
+ * Assigns packets to workers: hierarchical first come, first served (Flare section 5). Worker only.
  */
 #ifndef FANIN_PIPELINE_SCHEDULE_H
 #define FANIN_PIPELINE_SCHEDULE_H

@@ -52,10 +52,10 @@ struct slot_pool *slot_pool_create(const struct pipeline *pipeline,
 				   const struct fanin_handler *handler, size_t slot_size,
 				   uint32_t n);
 
-/* Frees a pool, which may be NULL. What its slots held has been released. */
+/* Frees a pool, which may be NULL. The caller has released the contents of its slots. */
 void slot_pool_free(struct slot_pool *pool);
 
-/* Bytes of memory. */
+/* Returns the pool's memory in bytes. */
 uint64_t slot_pool_bytes(const struct slot_pool *pool);
 
 /* Returns about how many slots of a shared pool hold something. Any thread. */

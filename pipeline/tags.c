@@ -11,7 +11,7 @@
 
 /*
  * Returns the job with tags that a frame is for: the frame goes to this switch, or comes from the
- * job's parent and goes to the job's group. NULL: it is neither, and may be anything.
+ * job's parent and goes to the job's group. NULL: the frame is neither, and may be anything.
  */
 static struct job *
 find_job(const struct pipeline *pipeline, const struct rte_mbuf *mbuf)
@@ -38,7 +38,7 @@ find_job(const struct pipeline *pipeline, const struct rte_mbuf *mbuf)
 		       : NULL;
 }
 
-/* Is it a type that members send to the handler during a run? */
+/* Returns true for a type that members send to the handler during a run. */
 static bool
 is_of_run(uint8_t type)
 {
@@ -47,8 +47,8 @@ is_of_run(uint8_t type)
 }
 
 /*
- * Refuses a packet without a valid tag. If the member's key or place is wrong, too, that is the
- * better reason.
+ * Refuses a packet without a valid tag. If the member's key, port or address is wrong, too, that
+ * reason is given.
  */
 static void
 refuse(struct worker *worker, struct rte_mbuf *mbuf)
@@ -70,7 +70,10 @@ refuse(struct worker *worker, struct rte_mbuf *mbuf)
 		worker_drop(worker, mbuf, reason);
 }
 
-/* Valid as a packet of this version, or of the previous one if that is understood. */
+/*
+ * Returns true if the packet is valid in this version, or in the previous one if that is
+ * understood.
+ */
 static bool
 is_valid(const struct fanin_headers *headers, uint32_t len)
 {

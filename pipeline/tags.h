@@ -17,7 +17,7 @@ int tags_create(struct job *job, uint16_t n_workers);
 /* job_tags.c: destroys the taggers, if there are any. Main thread. */
 void tags_free(struct job *job);
 
-/* Is there a job with tags? Then each frame has to pass tags_admit first. */
+/* Returns true if any job has tags. Then each frame has to pass tags_admit first. */
 static inline bool
 tags_in_use(const struct pipeline *pipeline)
 {
@@ -25,7 +25,7 @@ tags_in_use(const struct pipeline *pipeline)
 }
 
 /*
- * The instance for tags: the parent's, for packets to and from the parent; this switch's, for
+ * Returns the instance for tags: the parent's for packets to and from the parent, this switch's for
  * packets to and from children.
  */
 static inline uint64_t
@@ -46,8 +46,8 @@ bool tags_admit(struct worker *worker, struct rte_mbuf *mbuf);
 
 /*
  * Takes a frame that validation found to have an unknown flag: it may be a host's packet with a
- * tag, to a job that has none or is gone. Its sender is told. Returns false if it is anything else:
- * then the caller keeps it.
+ * tag, to a job that has no tags or is gone. Informs the sender. Returns false if it is anything
+ * else: then the caller keeps it.
  */
 bool tags_refuse_unexpected(struct worker *worker, struct rte_mbuf *mbuf);
 

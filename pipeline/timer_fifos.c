@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
-/* See timers.h: the main thread's part. */
+/* The main thread's part of timers.h. */
 #include <errno.h>
 
 #include <rte_malloc.h>

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
-/* See timers.h: the workers' part. No packet waits for it. */
+/* The workers' part of timers.h. No packet waits for it. */
 #include "pipeline/timers.h"
 
 #include "pipeline/aggregate.h"

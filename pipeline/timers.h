@@ -27,7 +27,7 @@ void timers_unuse(struct pipeline *pipeline, int timeout);
 /* Frees all FIFOs; the workers must have stopped. */
 void timers_free(struct pipeline *pipeline);
 
-/* Has a timer expired, or are there too many? Worker. */
+/* Returns true if a timer has expired, or if there are too many timers. Worker. */
 static inline bool
 timers_are_due(const struct worker *worker)
 {

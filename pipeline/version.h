@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /*
- * Packets of the previous version, by which others try to join or a parent answers: each side is
- * told that versions differ. Worker only.
+ * Packets of the previous version: JOINs of members and answers of a parent. Both sides learn that
+ * versions differ. Worker only.
  */
 #ifndef FANIN_PIPELINE_VERSION_H
 #define FANIN_PIPELINE_VERSION_H

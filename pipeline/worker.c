@@ -31,15 +31,15 @@
  * A worker that frames wake gives the core away after this part of the empty polls, and sleeps
  * after all of them. Four hosts and the switch on two cores: 8 and 64 instead of 64 and 8192 polls
  * take a quarter to a third less of the switch's CPU from 64 KiB to 16 MiB, and no more time from 1
- * KiB on. Over memif, whose frames wake nobody, yields after 8 polls instead of 64 cost a third of
- * the goodput at 1 MiB (medians; runs differ by a factor of two).
+ * KiB on. Over memif, whose frames don't wake the worker, yields after 8 polls instead of 64 cost a
+ * third of the goodput at 1 MiB (medians; runs differ by a factor of two).
  */
 #define WAKEABLE_YIELD_PART 8
 #define WAKEABLE_SLEEP_NS UINT64_C(1000000)
 
 /*
- * Time after which a worker looks again at what the fault injector holds back or a device has
- * refused.
+ * Time after which a worker looks again at packets that the fault injector holds back or a device
+ * has refused.
  */
 #define AGAIN_NS 10000u
 
@@ -72,7 +72,7 @@ poll_queues(struct worker *worker)
 	return total;
 }
 
-/* Releases what the fault injector has held back long enough. */
+/* Processes or sends packets that the fault injector has held back long enough. */
 static void
 poll_faults(struct worker *worker)
 {
@@ -113,8 +113,8 @@ worker_due_ns(const struct worker *worker)
 }
 
 /*
- * Does all work come by queues that have a descriptor? Packets that another worker hands over do
- * not.
+ * Returns true if all work arrives by queues that have a descriptor. Packets that another worker
+ * hands over do not.
  */
 static bool
 is_wakeable(const struct worker *worker)
@@ -130,7 +130,7 @@ is_wakeable(const struct worker *worker)
 	return worker->n_rx_queues != 0;
 }
 
-/* The descriptors by which frames wake the worker. Returns how many. */
+/* Fills in the descriptors by which frames wake the worker. Returns their number. */
 static nfds_t
 wake_fds(const struct worker *worker, struct pollfd *fds)
 {
@@ -165,8 +165,8 @@ take_errors(const struct pollfd *fds, nfds_t n)
 }
 
 /*
- * Notes how long the ports were not polled: for so long frames waited, or were lost. Time asleep
- * doesn't count.
+ * Notes for how long the ports were not polled: frames waited for that time, or were lost. Time
+ * asleep doesn't count.
  */
 static inline void
 round_measure(struct worker *worker, uint64_t now_ns)

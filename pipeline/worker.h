@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
-/* A worker's loop. The stages that a packet passes have a header each. */
+/* A worker's loop. Each stage that a packet passes has a header of its own. */
 #ifndef FANIN_PIPELINE_WORKER_LOOP_H
 #define FANIN_PIPELINE_WORKER_LOOP_H
 

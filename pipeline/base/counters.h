@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /*
- * What a worker counts. One struct per worker and cache line aligned: the worker writes, the
- * control thread reads without synchronisation (each counter is a naturally aligned 64-bit word)
- * and adds the workers up.
+ * A worker's counters. Each worker has a struct of its own, cache line aligned: the worker writes
+ * it; the control thread reads it without synchronisation (each counter is a naturally aligned
+ * 64-bit word) and adds the workers up.
  */
 #ifndef FANIN_PIPELINE_COUNTERS_H
 #define FANIN_PIPELINE_COUNTERS_H
@@ -65,7 +65,7 @@ struct counters {
 	uint64_t input_sum;    /* likewise */
 	uint64_t learn_failed; /* source addresses that the full MAC table could not take */
 	uint64_t timers;       /* that have expired */
-	uint64_t timers_early; /* of these, before their time, for there were too many */
+	uint64_t timers_early; /* of these, early, because there were too many */
 	uint64_t fault_duplicates;
 	uint64_t fault_reorders;
 	uint64_t drops[FANIN_REASON_COUNT];

@@ -17,7 +17,7 @@
 /* Longest pause that fills a bucket, so that the sum does not overflow at any rate. */
 #define BUCKET_MAX_NS (1000 * UINT64_C(1000000000))
 
-/* Most frames of a queue with limits of its own: an mbuf each has to be there. */
+/* The most frames of a queue with limits of its own: there has to be an mbuf for each. */
 #define EGRESS_MAX_FRAMES 32768u
 
 static uint32_t
@@ -103,8 +103,8 @@ egress_give_back(struct egress *egress, struct rte_mbuf *const *mbufs, uint16_t 
 }
 
 /*
- * Returns the first byte of a frame's IP header, whose version matches the EtherType. NULL: the
- * frame has none, or some bytes that marking reads are not in the first segment.
+ * Returns the first byte of a frame's IP header, which the EtherType announces; its version is not
+ * checked. NULL: the frame has none, or some bytes that marking reads are not in the first segment.
  */
 static uint8_t *
 ip_header(const struct rte_mbuf *mbuf)
@@ -127,7 +127,10 @@ ip_header(const struct rte_mbuf *mbuf)
 	return NULL;
 }
 
-/* The two bits of ECN: IPv4 has them at the end of its second byte, IPv6 in the middle. */
+/*
+ * Returns the position of ECN's two bits in the second byte: at its end in IPv4, in the middle in
+ * IPv6.
+ */
 static unsigned int
 ecn_shift(const uint8_t *ip)
 {

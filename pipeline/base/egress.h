@@ -40,12 +40,12 @@ uint16_t egress_take(struct egress *egress, uint64_t now_ns, struct rte_mbuf *co
 		     uint16_t n);
 
 /*
- * Returns the time from which on the bucket is not empty, by its state at credit_ns. The lock as
- * above, unless there is only one worker.
+ * Returns the time from which on the bucket is not empty, by its state at credit_ns. The lock is
+ * held as for egress_take.
  */
 uint64_t egress_due_ns(const struct egress *egress);
 
-/* Gives the bytes of n frames back which the device did not take. Likewise. */
+/* Gives back the bytes of n frames that the device did not take. The lock as above. */
 void egress_give_back(struct egress *egress, struct rte_mbuf *const *mbufs, uint16_t n);
 
 /*
@@ -65,8 +65,9 @@ bool egress_mark(struct rte_mbuf **mbuf, struct rte_mempool *pool);
 uint64_t egress_backlog(const struct pipeline *pipeline, uint16_t port, uint32_t *frames);
 
 /*
- * Is a port's backlog so large that a frame which may choose its route takes another one? (Canary
- * section 3.1: the default next hop as long as it is not congested.) Any thread.
+ * Returns true if a port's backlog is so large that a frame which may choose its route takes
+ * another one (Canary section 3.1: the default next hop as long as it is not congested). Any
+ * thread.
  */
 bool egress_is_congested(const struct pipeline *pipeline, uint16_t port, uint64_t backlog);
 

@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /*
  * Fault injection for Fanin packets, each way: seeded shares of them are dropped, sent twice, or
- * held back for a few rounds so that later ones overtake them. Off unless configured, and then one
- * comparison per burst.
+ * held back for a few rounds so that later ones overtake them. Off unless configured. While it is
+ * off, it costs one comparison per burst.
  */
 #ifndef FANIN_PIPELINE_FAULTS_H
 #define FANIN_PIPELINE_FAULTS_H
@@ -15,7 +15,7 @@
 #define FAULTS_HELD 64
 #define FAULTS_MAX_DELAY 16 /* rounds of the worker's loop */
 #define FAULTS_INGRESS UINT16_MAX
-/* Egress: where worker_route_fanin finds that it goes to. */
+/* Egress: the port that worker_route_fanin chooses. */
 #define FAULTS_ROUTE (UINT16_MAX - 1)
 #define FAULTS_ROUTE_BY_BACKLOG (UINT16_MAX - 2)
 
@@ -53,8 +53,8 @@ enum fault faults_draw(struct faults *faults);
 bool faults_hold(struct faults *faults, struct rte_mbuf *mbuf, uint16_t port);
 
 /*
- * One round of the loop has passed. Moves an mbuf that is due out of the injector, for which the
- * caller calls it until it returns false; `first` on the round's first call.
+ * Moves an mbuf that is due out of the injector. After each round of the loop, the caller calls
+ * this until it returns false, with `first` on the round's first call.
  */
 bool faults_due(struct faults *faults, bool first, struct rte_mbuf **mbuf, uint16_t *port);
 

@@ -23,7 +23,8 @@ ipv4_header_len(const struct fanin_ip *ip)
 }
 
 /*
- * Multicast, broadcast, loopback and "this network" are nobody's address (RFC 1812 section 5.3.7).
+ * Returns true for an address that no host can have: multicast, broadcast, loopback or "this
+ * network" (RFC 1812 section 5.3.7).
  */
 static inline bool
 ipv4_is_unicast(uint32_t ip_be)
@@ -34,8 +35,8 @@ ipv4_is_unicast(uint32_t ip_be)
 }
 
 /*
- * May the packet be routed, as far as its header tells (RFC 1812 section 5.2.2)? Options are
- * carried along unread.
+ * Returns FANIN_REASON_NONE if the header allows the packet to be routed (RFC 1812 section 5.2.2),
+ * or the reason to drop it. Options are not read.
  *
  * len: bytes of the frame, those of Ethernet's and the least IPv4 header at least.
  */
@@ -50,7 +51,7 @@ ipv4_check(const struct fanin_headers *headers, uint32_t len)
 		return FANIN_REASON_IP_HEADER;
 	if (total > len - FANIN_ETH_LEN)
 		return FANIN_REASON_FRAME_TRUNCATED;
-	/* A right checksum makes the sum of all words, it among them, all ones. */
+	/* With a right checksum, the sum of all words, including the checksum, is all ones. */
 	if (rte_raw_cksum(ip, header_len) != UINT16_MAX)
 		return FANIN_REASON_IP_CHECKSUM;
 	if (!ipv4_is_unicast(ip->src_be) || !ipv4_is_unicast(ip->dst_be))
@@ -71,7 +72,7 @@ ipv4_checksum_update(struct fanin_ip *ip, uint16_t before, uint16_t after)
 	ip->checksum_be = (uint16_t)~sum;
 }
 
-/* Takes one from a time to live that is not zero. */
+/* Decrements a time to live that is not zero. */
 static inline void
 ipv4_decrement_ttl(struct fanin_ip *ip)
 {
@@ -84,7 +85,7 @@ ipv4_decrement_ttl(struct fanin_ip *ip)
 	ipv4_checksum_update(ip, before, after);
 }
 
-/* Sets "congestion experienced" (RFC 3168). */
+/* Sets "congestion experienced" (RFC 3168) in the header. */
 static inline void
 ipv4_mark_congestion(struct fanin_ip *ip)
 {
@@ -105,8 +106,8 @@ ipv4_is_fragment(const struct fanin_ip *ip)
 }
 
 /*
- * A hash of the packet's flow: addresses, protocol, and ports where the protocol has any. Of
- * fragments only the addresses and the protocol count, because only the first has ports.
+ * Returns a hash of the packet's flow: addresses, protocol, and ports if the protocol has any. The
+ * hash of a fragment uses only addresses and protocol, because only the first fragment has ports.
  *
  * headers: those of a packet that passed ipv4_check. seed: the switch's own, so that switches in a
  * row decide differently.

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
-/* A station's name in tables: its MAC address and VLAN in one number. */
+/* The key of a station in tables: its MAC address and VLAN in one number. */
 #ifndef FANIN_PIPELINE_MAC_KEY_H
 #define FANIN_PIPELINE_MAC_KEY_H
 
@@ -33,7 +33,7 @@ mac_key_get(mac_key key, uint8_t mac[6])
 	memcpy(mac, &wire, 6);
 }
 
-/* No station's: a group address, or zero. */
+/* Returns true if no station can have this key: a group address, or zero. */
 static inline bool
 mac_key_is_invalid(mac_key key)
 {

@@ -11,8 +11,8 @@
 #include "pipeline/base/fastpath.h"
 
 /*
- * Of the flags that a segment in the middle does not have: those that begin, and those that end
- * what is sent.
+ * Flags that segments in the middle do not have: those only of the first and those only of the last
+ * segment.
  */
 #define TCP_FIRST_ONLY RTE_TCP_CWR_FLAG
 #define TCP_LAST_ONLY (RTE_TCP_FIN_FLAG | RTE_TCP_PSH_FLAG)
@@ -24,7 +24,7 @@ fold(uint32_t sum)
 	return (uint16_t)((sum & UINT16_MAX) + (sum >> 16));
 }
 
-/* The IP header of a segment: len bytes behind that of Ethernet. */
+/* Completes the IP header of a segment, which has len bytes behind the Ethernet header. */
 static void
 set_ip(uint8_t *at, uint32_t len, uint32_t index)
 {

@@ -35,7 +35,7 @@ offload_link_len(const struct rte_mbuf *mbuf)
 	return RTE_MIN(mbuf->pkt_len, offload_header_len(mbuf) + mbuf->tso_segsz);
 }
 
-/* Is anything left to be done before a link can carry the frame? */
+/* Returns true if anything is left to be done before a link can carry the frame. */
 static inline bool
 offload_is_needed(const struct rte_mbuf *mbuf)
 {

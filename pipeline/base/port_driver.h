@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /*
- * A port that the workers reach by other means than a DPDK device: its operations. Whoever opened
- * such a port owns it; the pipeline only calls bursts, from the workers that have the queue.
+ * The operations of a port that is not a DPDK device. The opener of such a port owns it. The
+ * pipeline only calls the burst functions, from the workers that have the queue.
  */
 #ifndef FANIN_PIPELINE_PORT_DRIVER_H
 #define FANIN_PIPELINE_PORT_DRIVER_H

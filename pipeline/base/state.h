@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /*
- * The state of a pipeline: what its workers read, its ports and its tables, and who accesses each.
- * pipeline/pipeline.h has its creation and what the daemon may ask of it.
+ * The state of a pipeline: the data that its workers read, its ports and its tables, and which
+ * thread accesses each. pipeline/pipeline.h has its creation and the functions for the daemon.
  */
 #ifndef FANIN_PIPELINE_STATE_H
 #define FANIN_PIPELINE_STATE_H
@@ -87,7 +87,7 @@ struct pipeline_port {
 	bool down;    /* neither polled nor sent to. control: w, workers: r; relaxed atomic */
 };
 
-/* How a block finds its cluster, the workers that may share it (Flare section 5). */
+/* How the cluster of a block, the workers that may share it, is chosen (Flare section 5). */
 enum pipeline_policy {
 	/* A new block goes to the cluster with the shortest queue, in FCFS order inside. */
 	PIPELINE_POLICY_DISPATCH,
@@ -177,7 +177,7 @@ struct pipeline {
 	bool stop; /* control: w, workers: r; relaxed atomic */
 };
 
-/* May routed packets leave by the port (index)? Any thread. */
+/* Returns true if routed packets may leave by the port (index). Any thread. */
 static inline bool
 pipeline_port_has_link(const struct pipeline *pipeline, uint16_t port)
 {

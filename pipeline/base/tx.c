@@ -1,14 +1,14 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /*
  * Egress: packets are batched per port and leave at the end of the round or when a buffer is full.
- * What a device does not take, or the port's rate holds back, waits in order for later rounds. When
- * too much waits, or a device takes nothing for long, frames are dropped and counted: hosts recover
- * by retransmission, as from any other loss.
+ * Frames that a device does not take, or that the port's rate holds back, wait in order for later
+ * rounds. When too many wait, or a device takes nothing for long, frames are dropped and counted:
+ * hosts recover by retransmission, as from any other loss.
  *
  * A driver may refuse one frame always and take others: the kernel has the same error for a full
- * queue and for a frame that is longer than the MTU of a veth's other end. Now and then a frame
- * from behind is let by. If several leave while the first one is refused before and after each of
- * them, that one is dropped, too, and others of its length no longer wait.
+ * queue and for a frame that is longer than the MTU of a veth's other end. Now and then a later
+ * frame may pass the first one. If several later frames leave while the first one is refused before
+ * and after each of them, the first one is dropped, and other frames of its length no longer wait.
  */
 #include <string.h>
 
@@ -37,11 +37,11 @@
 #define TX_STUCK_NS 1000000000u
 
 /*
- * Frames that are let by before the first one is dropped, and how far apart. A queue may count
- * bytes: it has room for a short frame long before it has room for a long one. On a link of 1
- * Mbit/s the first one's room comes in such an interval, in which it is offered each round and
- * nothing else is; so links that are only slow keep the order. Frames of more than 12.5 KB have no
- * more time.
+ * The number of frames that may pass before the first one is dropped, and the time between them. A
+ * queue may count bytes: it has room for a short frame long before it has room for a long one. A
+ * link of 1 Mbit/s makes room for the first frame within such an interval, in which it alone is
+ * offered each round; so links that are only slow keep the order. The interval does not grow for
+ * frames of more than 12.5 KB.
  */
 #define TX_PASS_MAX 4
 #define TX_PASS_NS 1000000u
@@ -49,8 +49,8 @@
 #define TX_PASS_MAX_NS 100000000u
 
 /*
- * Gives a driver n frames, from `first` on. If a length was known to be refused, that is forgotten
- * as soon as such a frame is accepted.
+ * Gives a driver n frames, from `first` on. When a frame of a length that is known to be refused is
+ * accepted, that length is forgotten.
  */
 static uint16_t
 driver_transmit(struct tx_buffer *buffer, uint16_t first, uint16_t n)
@@ -122,8 +122,8 @@ bytes_of(struct rte_mbuf *const *mbufs, uint16_t n)
 
 /*
  * Offers n frames, from `first` on, to the device, as many as the rate allows and a device accepts,
- * and counts their bytes. It looks only at frames that may leave, however many wait. Returns how
- * many were accepted.
+ * and counts their bytes. Reads only frames that may leave, even if many wait. Returns how many
+ * were accepted.
  */
 static __rte_noinline uint16_t
 transmit_counted(struct worker *worker, struct tx_buffer *buffer, uint16_t first, uint16_t n)
@@ -208,7 +208,7 @@ offer_again(struct worker *worker, uint16_t port, uint16_t first, uint16_t n)
 	return sent;
 }
 
-/* From the next round on, no frame passes the first one for as long as its room may take. */
+/* Starts, in the next round, the interval in which no frame may pass the first one. */
 static void
 refusal_wait(const struct worker *worker, struct tx_refusal *refusal)
 {
@@ -216,7 +216,7 @@ refusal_wait(const struct worker *worker, struct tx_refusal *refusal)
 	refusal->next_ns = 0;
 }
 
-/* Begins anew, as another frame is the first one now. */
+/* Resets the refusal state, as another frame is now the first one. */
 static void
 refusal_begin(const struct worker *worker, struct tx_buffer *buffer)
 {
@@ -226,8 +226,8 @@ refusal_begin(const struct worker *worker, struct tx_buffer *buffer)
 }
 
 /*
- * May another frame pass the first one? The time of a round is that of its beginning, and the core
- * may have been taken away since. So the interval for room is counted from a later round than the
+ * Returns true if another frame may pass the first one. A round's time is that of its beginning,
+ * and the worker may have lost its core since. So the interval counts from a later round than the
  * one in which the wait began.
  */
 static bool
@@ -264,9 +264,9 @@ drop_refused(struct worker *worker, uint16_t port)
 }
 
 /*
- * Drops a frame for want of room: usually the last one. A driver that refused the first frame may
- * accept none of that length. Then the last waiting frame that is as long is dropped; if all others
- * are shorter, the first one itself, for which they wait.
+ * Drops a frame because there is no room, usually the last one. If the driver has refused the first
+ * frame, it may accept none of that length: then the last waiting frame that is as long is dropped,
+ * or, if all others are shorter, the first frame itself.
  */
 static void
 drop_waiting(struct worker *worker, uint16_t port, bool refused, enum fanin_reason reason)
@@ -370,8 +370,8 @@ pass_refused(struct worker *worker, uint16_t port)
 }
 
 /*
- * Drops what has waited while the device accepted nothing for too long. Frames of this round wait
- * in its place. moves: some have just left.
+ * Drops the frames that have waited while the device accepted nothing for too long. The frames of
+ * this round wait in their place. moves: some frames have just left.
  */
 static void
 drop_stuck(struct worker *worker, uint16_t port, bool moves)
@@ -392,12 +392,12 @@ drop_stuck(struct worker *worker, uint16_t port, bool moves)
 struct waiting_room {
 	uint16_t frames;
 	uint64_t bytes;
-	uint64_t others_bytes; /* what waits for the port in other workers */
+	uint64_t others_bytes; /* waiting for the port in other workers */
 };
 
 /*
- * Returns the unused part of a limit, but at least an equal share: else the first worker to fill
- * the queue would keep it.
+ * Returns the unused part of a limit, but at least an equal share: otherwise the first worker to
+ * fill the queue would keep it.
  */
 static uint64_t
 what_is_left(const struct pipeline *pipeline, uint64_t limit, uint64_t taken)
@@ -493,8 +493,8 @@ move_to_beginning(struct tx_buffer *buffer)
 }
 
 /*
- * Keeps what the device did not accept for the next round, as far as there is room. refused: the
- * device did not accept all that it was offered.
+ * Keeps frames that the device did not accept for the next round, as far as there is room. refused:
+ * the device did not accept all frames offered.
  */
 static __rte_noinline void
 keep_unsent(struct worker *worker, uint16_t port, uint16_t sent, bool refused)
@@ -519,7 +519,7 @@ keep_unsent(struct worker *worker, uint16_t port, uint16_t sent, bool refused)
 	drop_stuck(worker, port, moves);
 	room = waiting_room(worker, port);
 	if (!buffer->counts) {
-		/* None have waited: there are few. */
+		/* No frames have waited: there are few. */
 		bytes = bytes_of(buffer->mbufs, buffer->n);
 		worker->counters.ports[port].tx_bytes += buffer->bytes - bytes;
 		buffer->bytes = bytes;

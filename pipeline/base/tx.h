@@ -22,10 +22,10 @@ worker_send(struct worker *worker, uint16_t port, struct rte_mbuf *mbuf)
 		worker_flush_port(worker, port);
 }
 
-/* The same through the fault injector. */
+/* Like worker_send, through the fault injector. */
 void worker_send_faulty(struct worker *worker, uint16_t port, struct rte_mbuf *mbuf);
 
-/* The same for Fanin packets. */
+/* Like worker_send, for Fanin packets: through the fault injector if it is enabled. */
 static inline void
 worker_send_fanin(struct worker *worker, uint16_t port, struct rte_mbuf *mbuf)
 {

@@ -119,7 +119,7 @@ struct worker {
 	uint16_t n_tx_waiting;  /* of all ports that have no room of their own for frames that wait
 				 */
 	uint32_t n_tx_reserved; /* of all others */
-	struct rte_mbuf *garbage[WORKER_GARBAGE]; /* mbufs that are returned to their pool together
+	struct rte_mbuf *garbage[WORKER_GARBAGE]; /* mbufs that are to return to their pool together
 						   */
 	struct rte_mempool *garbage_pool;
 	uint16_t n_garbage;

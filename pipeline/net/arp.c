@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /*
  * ARP (RFC 826) of the switch itself: it answers requests for its address, learns its neighbors
- * from what they say to it, and asks for those that it has packets for.
+ * from their ARP messages, and asks for neighbors that it has packets for.
  */
 #include <string.h>
 
@@ -120,9 +120,9 @@ worker_local_arp(struct worker *worker, struct rte_mbuf *mbuf, uint32_t *sender_
 }
 
 /*
- * A request for an address, to all stations, or to one to see whether it still has the address. A
- * request for the own address is an announcement (RFC 5227): stations that know the address learn
- * its current MAC address.
+ * Makes a request for an address, to all stations, or to one station to check that it still has the
+ * address. A request for the own address is an announcement (RFC 5227): stations that know the
+ * address learn its current MAC address.
  */
 static struct rte_mbuf *
 make_request(struct worker *worker, uint32_t ip_be, mac_key known)

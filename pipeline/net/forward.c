@@ -32,8 +32,8 @@ is_link_local_group(mac_key key)
 }
 
 /*
- * Where the station is or will be noted, and this round's number, which no other round with packets
- * has.
+ * Returns the entry of a station, and in *round this round's number, which no other round with
+ * packets has.
  */
 static inline struct station *
 station_of(struct worker *worker, mac_key key, uint64_t *round)
@@ -87,8 +87,8 @@ worker_station_port(struct worker *worker, mac_key station)
 }
 
 /*
- * Devices of DPDK get frames as a link carries them: copies, as other ports may have the frame,
- * too.
+ * Sends a frame to a DPDK device as a link carries it: by copies, as other ports may have the
+ * frame, too.
  */
 static __rte_noinline void
 send_segments(struct worker *worker, uint16_t port, struct rte_mbuf *mbuf)

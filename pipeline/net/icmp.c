@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /*
  * ICMP errors (RFC 792) of the router: the packet that ends here becomes the message, and goes back
- * to the link that it came from, with what RFC 1812 section 4.3.2 forbids left out.
+ * to the link that it came from, except in the cases that RFC 1812 section 4.3.2 forbids.
  */
 #include <string.h>
 

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /*
- * The switch as a station of its own: it answers ICMP echo (RFC 792) to its address, so that hosts
- * find it with the tools they know.
+ * The switch as a station of its own: it answers ICMP echo (RFC 792) to its address, so that users
+ * can reach it with ping.
  */
 #include <string.h>
 
@@ -15,8 +15,8 @@
 #include "pipeline/base/fastpath.h"
 
 /*
- * An unfragmented ICMP message to the switch's address, without IP options and as long as its
- * header says.
+ * Returns true for an unfragmented ICMP message to the switch's address, without IP options and as
+ * long as its header says.
  */
 static bool
 is_icmp(const struct pipeline *pipeline, const struct rte_mbuf *mbuf)

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /*
- * See mac_table.h. rte_hash maps a key to a position; port and time of the last frame stand in an
- * array beside it, written by workers with relaxed stores: the last one wins, as on a wire.
+ * See mac_table.h. rte_hash maps a key to a position; port and time of the last frame are in an
+ * array, which workers write with relaxed stores: the last store wins.
  */
 #include <errno.h>
 #include <stdio.h>

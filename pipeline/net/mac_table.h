@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /*
- * The learning switch's table (IEEE 802.1Q section 8.8): which port a station of a VLAN was last
- * seen on. Workers look up and learn without locks for stations that are known; the main thread
+ * The learning switch's table (IEEE 802.1Q section 8.8): the port at which a station of a VLAN was
+ * last seen. Workers look up and learn without locks for stations that are known; the main thread
  * ages. Built on rte_hash with RCU reclamation.
  */
 #ifndef FANIN_PIPELINE_NET_MAC_TABLE_H
@@ -29,13 +29,13 @@ void mac_table_free(struct mac_table *table);
  */
 int mac_table_learn(struct mac_table *table, mac_key key, uint16_t port, uint32_t now_seconds);
 
-/* The port of a station, or -ENOENT. Any worker. */
+/* Returns the port of a station, or -ENOENT. Any worker. */
 int mac_table_lookup(const struct mac_table *table, mac_key key);
 
 /* Removes stations not seen for age_seconds. Main thread. Returns how many. */
 unsigned int mac_table_age(struct mac_table *table, uint32_t now_seconds, uint32_t age_seconds);
 
-/* Number of stations. Main thread. */
+/* Returns the number of stations. Main thread. */
 unsigned int mac_table_count(const struct mac_table *table);
 
 /*

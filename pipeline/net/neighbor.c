@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /*
- * See neighbor.h. rte_hash maps a key to a position; what is known of the neighbor stands in an
- * array beside it, written with relaxed stores.
+ * See neighbor.h. rte_hash maps a key to a position in an array of neighbors, which is written with
+ * relaxed stores.
  */
 #include <errno.h>
 #include <stdio.h>
@@ -154,7 +154,7 @@ neighbor_want(struct neighbor_table *table, neighbor_key key)
 	rte_ring_enqueue_elem(table->asks, &key, sizeof(key));
 }
 
-/* A host that is gone, or that never answered. */
+/* Removes a host that is gone, or that never answered. */
 static void
 forget(struct neighbor_table *table, const void *key, struct neighbor *neighbor)
 {

@@ -89,7 +89,10 @@ int32_t neighbor_add_next_hop(struct neighbor_table *table, neighbor_key key);
  */
 int32_t neighbor_find(const struct neighbor_table *table, neighbor_key key);
 
-/* The same, adding one whose MAC address is unknown. -ENOSPC if the table is full. */
+/*
+ * Like neighbor_find, but adds a neighbor that is not in the table, with an unknown MAC address.
+ * Returns -ENOSPC if the table is full.
+ */
 int32_t neighbor_find_or_add(struct neighbor_table *table, neighbor_key key);
 
 /*
@@ -111,7 +114,7 @@ void neighbor_note_answer(struct neighbor_table *table, int32_t position, uint64
  */
 void neighbor_set_dead(struct neighbor_table *table, int32_t position, bool dead);
 
-/* Is it a next hop that has been found dead? Any worker. */
+/* Returns true if the neighbor is a next hop that has been found dead. Any worker. */
 static inline bool
 neighbor_is_dead(const struct neighbor_table *table, int32_t position)
 {
@@ -133,7 +136,7 @@ bool neighbor_may_ask(struct neighbor_table *table, int32_t position, uint32_t n
  */
 void neighbor_housekeep(struct neighbor_table *table, uint32_t now_seconds);
 
-/* What neighbor_each reports about a neighbor. */
+/* A neighbor, as neighbor_each reports it. */
 struct neighbor_info {
 	neighbor_key key;
 	mac_key mac; /* 0: unknown */
@@ -145,7 +148,7 @@ struct neighbor_info {
 void neighbor_each(const struct neighbor_table *table,
 		   void (*visit)(void *user, const struct neighbor_info *info), void *user);
 
-/* The neighbor's MAC address with VLAN 0, or 0 if it is unknown. Any thread. */
+/* Returns the neighbor's MAC address with VLAN 0, or 0 if it is unknown. Any thread. */
 static inline mac_key
 neighbor_mac(const struct neighbor_table *table, int32_t position, uint32_t ip_be)
 {

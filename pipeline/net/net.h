@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /*
- * The switch and router: what happens to frames that are not Fanin's, and to those for the switch
- * as a station. It knows ports, stations, neighbors and routes, and nothing of jobs. Worker only,
- * unless a function says otherwise.
+ * The switch and router: handles frames that are not Fanin's, and frames for the switch as a
+ * station. It knows ports, stations, neighbors and routes, and nothing of jobs. Worker only, unless
+ * a function says otherwise.
  */
 #ifndef FANIN_PIPELINE_NET_NET_H
 #define FANIN_PIPELINE_NET_NET_H
@@ -14,7 +14,7 @@
 #include "pipeline/net/neighbor.h"
 #include "pipeline/base/worker.h"
 
-/* Is it an address that a host of the switch's own subnet can have? Any thread. */
+/* Returns true if a host of the switch's own subnet can have this address. Any thread. */
 static inline bool
 is_host_address(const struct pipeline *pipeline, uint32_t ip_be)
 {
@@ -30,7 +30,10 @@ is_host_address(const struct pipeline *pipeline, uint32_t ip_be)
 	return pipeline->few_hosts || (host_be != 0 && host_be != ~mask_be);
 }
 
-/* forward.c: a foreign frame: learn, look up, send or flood. */
+/*
+ * forward.c: takes a foreign frame: learns its source, looks its destination up, and sends or
+ * floods it.
+ */
 void worker_forward(struct worker *worker, struct rte_mbuf *mbuf);
 
 /*
@@ -39,7 +42,7 @@ void worker_forward(struct worker *worker, struct rte_mbuf *mbuf);
  */
 void worker_learn(struct worker *worker, mac_key station, uint16_t port);
 
-/* forward.c: the port (index) of a station, or -ENOENT. */
+/* forward.c: returns the port (index) of a station, or -ENOENT. */
 int worker_station_port(struct worker *worker, mac_key station);
 
 /*
@@ -55,10 +58,10 @@ void worker_send_foreign(struct worker *worker, uint16_t port, struct rte_mbuf *
 void worker_flood(struct worker *worker, struct rte_mbuf *mbuf, uint16_t ingress, bool tagged);
 
 /*
- * arp.c: an ARP message: learns from it, and answers.
+ * arp.c: takes an ARP message: learns from it, and answers.
  *
- * sender_be: set to the address of the station that speaks to the switch, 0 if none does.
- * Returns false if it is not for the switch: the mbuf stays the caller's.
+ * sender_be: set to the address of the station that speaks to the switch, 0 if none does. Returns
+ * false if it is not for the switch: the mbuf stays the caller's.
  */
 bool worker_local_arp(struct worker *worker, struct rte_mbuf *mbuf, uint32_t *sender_be);
 
@@ -72,22 +75,22 @@ void worker_ask_station(struct worker *worker, uint32_t ip_be, const uint8_t mac
 void worker_ask_due(struct worker *worker);
 
 /*
- * local.c: an IPv4 packet to the switch's own address that is not Fanin's: answers an ICMP echo
- * (RFC 792), and drops what is no ICMP.
+ * local.c: takes an IPv4 packet to the switch's own address that is not Fanin's: answers an ICMP
+ * echo (RFC 792), and drops packets that are not ICMP.
  *
  * Returns false for any other ICMP message, whose lengths are right: the mbuf stays the caller's.
  */
 bool worker_local_ip(struct worker *worker, struct rte_mbuf *mbuf);
 
 /*
- * route.c: an IPv4 packet to the switch's MAC but not to its address. At least Ethernet and IPv4
- * header are there.
+ * route.c: takes an IPv4 packet to the switch's MAC address but not to its IP address. The frame
+ * has at least the Ethernet and IPv4 headers.
  */
 void worker_route(struct worker *worker, struct rte_mbuf *mbuf);
 
 /*
  * route.c: routes a valid IPv4 packet that a handler has made, or passes on, to its destination.
- * Nobody else has a reference.
+ * There is no other reference to it.
  *
  * by_backlog: the packet takes the next hop with the smallest backlog. flow: chooses its usual next
  * hop, alike on all switches that have as many next hops; NULL: the packet's addresses and ports
@@ -97,8 +100,9 @@ void worker_route_fanin(struct worker *worker, struct rte_mbuf *mbuf, bool by_ba
 			const uint32_t *flow);
 
 /*
- * icmp.c: a routed packet that ends here: counts it, and tells its sender by an ICMP message (RFC
- * 792) where that is allowed, within WORKER_ICMP_RATE. The packet's headers have been found valid.
+ * icmp.c: takes a routed packet that ends here: counts it, and sends an ICMP message (RFC 792) to
+ * its sender if that is allowed, within WORKER_ICMP_RATE. The packet's headers have been found
+ * valid.
  *
  * mtu: of the next hop, for "fragmentation needed" (RFC 1191); else 0.
  */

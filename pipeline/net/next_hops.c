@@ -159,8 +159,8 @@ polls(const struct worker *worker, uint16_t port)
 }
 
 /*
- * Would the worker have seen an answer that had arrived by this time? If each of its rounds had a
- * full burst, more frames may wait.
+ * Returns true if the worker would have seen an answer that had arrived by this time. If each of
+ * its rounds had a full burst, more frames may wait.
  */
 static bool
 has_emptied(const struct next_hops *hops, uint16_t w, uint16_t port, uint64_t since_ns)
@@ -174,7 +174,7 @@ has_emptied(const struct next_hops *hops, uint16_t w, uint16_t port, uint64_t si
 	       frames_of(worker, port) - mark->frames[port] < FANIN_BURST * rounds;
 }
 
-/* Is it known by now whether the request was answered? */
+/* Returns true if the request can be judged now: an answer would have been seen. */
 static bool
 can_judge(const struct next_hops *hops, const struct watched *hop, const struct neighbor *neighbor,
 	  uint64_t now_ns)

@@ -26,7 +26,7 @@
 
 struct next_hops;
 
-/* What next_hops_each tells of a next hop. */
+/* A next hop, as next_hops_each reports it. */
 struct next_hop_info {
 	unsigned int index; /* among all; does not change */
 	uint32_t ip_be;

@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /*
  * Routing of IPv4 (RFC 1812) between the hosts' subnet and the routed ports: longest prefix match,
- * one of several next hops by flow, time to live, MTU. Everything that a packet needs is known or
- * it is dropped: none waits for an ARP answer.
+ * one of several next hops by flow, time to live, MTU. A packet whose next hop's MAC address is
+ * unknown is dropped: no packet waits for an ARP answer.
  */
 #include <netinet/ip_icmp.h>
 #include <string.h>
@@ -19,8 +19,8 @@
 #include "pipeline/base/fastpath.h"
 
 /*
- * The MAC address of a next hop that can be used; 0: it is unknown, does not answer or its port has
- * no link.
+ * Returns the MAC address of a next hop, or 0 if the next hop can't be used: its address is
+ * unknown, it does not answer, or its port has no link.
  */
 static inline mac_key
 next_hop_mac(const struct pipeline *pipeline, const struct next_hop *hop)
@@ -58,8 +58,8 @@ choose(const struct pipeline *pipeline, const struct route *route, uint32_t hash
 }
 
 /*
- * Returns the next hop with the smallest backlog if too much waits at the port of the first choice.
- * Among equals the first choice comes first, then the earlier one (Canary section 3.1).
+ * Returns the next hop with the smallest backlog if the port of the first choice is congested.
+ * Among equal backlogs, the first choice wins, then the earlier next hop (Canary section 3.1).
  */
 static const struct next_hop *
 detour(const struct pipeline *pipeline, const struct route *route, const struct next_hop *hop,
@@ -192,10 +192,10 @@ send_to_host(struct worker *worker, struct rte_mbuf *mbuf, uint32_t ip_be)
 }
 
 /*
- * Does a source address belong to the port that its packet came in on (RFC 3704)? Hosts of the own
- * subnet belong to the ports that are not routed. The destinations of a route belong to the ports
- * of all its next hops, as the other side chooses which one a flow takes. An address without a
- * route may come in on any routed port, where another switch has admitted it.
+ * Returns true if a source address belongs to the port that its packet came in on (RFC 3704). Hosts
+ * of the own subnet belong to the ports that are not routed. The destinations of a route belong to
+ * the ports of all its next hops, as the other side chooses which one a flow takes. An address
+ * without a route may come in on any routed port, where another switch has admitted it.
  */
 static bool
 source_belongs(const struct pipeline *pipeline, uint32_t ip_be, uint16_t ingress)

@@ -49,7 +49,7 @@ struct route_table {
 	struct route routes[];
 };
 
-/* The netmask of a prefix of 0 to 32 bits, network order. */
+/* Returns the netmask of a prefix of 0 to 32 bits, network order. */
 static inline uint32_t
 route_mask_be(uint8_t prefix_len)
 {
@@ -71,7 +71,7 @@ int route_table_create(uint32_t ip_be, uint8_t prefix_len, const struct route_sp
 /* May be NULL. */
 void route_table_free(struct route_table *table);
 
-/* The longest prefix's route to an address, or NULL. */
+/* Returns the route to an address with the longest prefix, or NULL. */
 static inline const struct route *
 route_lookup(const struct route_table *table, uint32_t ip_be)
 {

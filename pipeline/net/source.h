@@ -22,7 +22,7 @@
 #define SOURCE_ARP_MAC_AT (FANIN_ETH_LEN + offsetof(struct rte_arp_hdr, arp_data.arp_sha))
 #define SOURCE_ARP_IP_AT (FANIN_ETH_LEN + offsetof(struct rte_arp_hdr, arp_data.arp_sip))
 
-/* Are the six bytes the switch's MAC address? mac: eight bytes are readable. */
+/* Returns true if the six bytes are the switch's MAC address. mac: eight bytes are readable. */
 static inline bool
 source_is_own_mac(const struct pipeline *pipeline, const uint8_t *mac)
 {
@@ -42,8 +42,8 @@ source_is_own_ip(const struct pipeline *pipeline, const uint8_t *ip)
 }
 
 /*
- * Does an IPv4 packet, or an ARP message, come from the switch? frame: with Ethernet's header, tags
- * not counted.
+ * Returns true if the source of an IPv4 packet, or the sender of an ARP message, is the switch.
+ * frame: with the Ethernet header, without VLAN tags.
  */
 static inline bool
 source_is_own_payload(const struct pipeline *pipeline, const uint8_t *frame, uint32_t len,
@@ -67,9 +67,9 @@ source_is_tag(uint16_t type_be)
 }
 
 /*
- * Does a frame say that it comes from this switch: by its source MAC address, by the source of its
- * IPv4 packet, or by the sender of its ARP message? Behind VLAN tags, too: hosts take frames of
- * VLAN 0 for untagged ones.
+ * Returns true if a frame names this switch as its source: by its source MAC address, by the source
+ * of its IPv4 packet, or by the sender of its ARP message. Looks behind VLAN tags, too: hosts
+ * accept frames of VLAN 0 as untagged ones.
  *
  * mbuf: FANIN_ETH_LEN bytes at least.
  */
