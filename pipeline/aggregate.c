@@ -46,7 +46,7 @@ refuse_to(struct worker *worker, struct rte_mbuf *mbuf, struct job *job, enum fa
 
 /*
  * Carries out a handler's verdict on a packet. member_of: the job whose member gets a REFUSED;
- * NULL: nobody gets one.
+ * NULL: no member gets one.
  */
 static inline void
 settle(struct worker *worker, struct rte_mbuf *mbuf, enum fanin_verdict verdict,

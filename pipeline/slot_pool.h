@@ -58,7 +58,7 @@ void slot_pool_free(struct slot_pool *pool);
 /* Returns the pool's memory in bytes. */
 uint64_t slot_pool_bytes(const struct slot_pool *pool);
 
-/* Returns about how many slots of a shared pool hold something. Any thread. */
+/* Returns the approximate number of slots of a shared pool that are in use. Any thread. */
 uint32_t slot_pool_used(const struct slot_pool *pool);
 
 #endif

@@ -34,7 +34,7 @@ struct port_driver {
 
 	/*
 	 * Takes at most max frames off a queue; their mbufs carry the number that the port was
-	 * opened with. Returns how many. Never blocks. One thread at a time.
+	 * opened with. Returns their number. Never blocks. One thread at a time.
 	 */
 	uint16_t (*rx_burst)(void *queue, struct rte_mbuf **mbufs, uint16_t max);
 
@@ -51,9 +51,9 @@ struct port_driver {
 	int (*wake_fd)(const void *queue);
 
 	/*
-	 * Sends frames, and frees their mbufs. Returns how many it took, from the first on; the
-	 * others stay the caller's, who may offer them again. Never blocks. One thread at a time,
-	 * which need not be rx_burst's.
+	 * Sends frames, and frees their mbufs. Returns the number of frames that it took, from the
+	 * first on; the others stay the caller's, which may offer them again. Never blocks. One
+	 * thread at a time, which need not be rx_burst's.
 	 */
 	uint16_t (*tx_burst)(void *queue, struct rte_mbuf **mbufs, uint16_t n);
 

@@ -87,7 +87,9 @@ struct pipeline_port {
 	bool down;    /* neither polled nor sent to. control: w, workers: r; relaxed atomic */
 };
 
-/* How the cluster of a block, the workers that may share it, is chosen (Flare section 5). */
+/*
+ * The rule that chooses a block's cluster, the workers that may share the block (Flare section 5).
+ */
 enum pipeline_policy {
 	/* A new block goes to the cluster with the shortest queue, in FCFS order inside. */
 	PIPELINE_POLICY_DISPATCH,

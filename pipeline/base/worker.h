@@ -107,8 +107,8 @@ struct worker {
 	bool woken;    /* by one that it has not found yet */
 	unsigned int cluster;
 	/*
-	 * A slot with (index & own_mask) == own_slot belongs to this worker, whatever the state of
-	 * others. If the bits of the index don't tell, no slot matches.
+	 * A slot with (index & own_mask) == own_slot belongs to this worker, in any state of the
+	 * others. If the bits of the index don't determine the worker, no slot matches.
 	 */
 	uint32_t own_mask;
 	uint32_t own_slot;

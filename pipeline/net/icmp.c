@@ -75,7 +75,7 @@ worker_unreachable(struct worker *worker, struct rte_mbuf *mbuf, enum fanin_reas
 		return;
 	}
 	worker->counters.drops[reason]++;
-	/* What is quoted is in the first of several mbufs. */
+	/* The quoted bytes are in the first of several mbufs. */
 	rte_pktmbuf_free(mbuf->next);
 	mbuf->next = NULL;
 	mbuf->nb_segs = 1;

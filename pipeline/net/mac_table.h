@@ -32,7 +32,7 @@ int mac_table_learn(struct mac_table *table, mac_key key, uint16_t port, uint32_
 /* Returns the port of a station, or -ENOENT. Any worker. */
 int mac_table_lookup(const struct mac_table *table, mac_key key);
 
-/* Removes stations not seen for age_seconds. Main thread. Returns how many. */
+/* Removes stations not seen for age_seconds. Returns their number. Main thread. */
 unsigned int mac_table_age(struct mac_table *table, uint32_t now_seconds, uint32_t age_seconds);
 
 /* Returns the number of stations. Main thread. */

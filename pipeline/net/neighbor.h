@@ -21,7 +21,7 @@
 /* Seconds without an answer after which a host is forgotten. Next hops are probed: next_hops.h. */
 #define NEIGHBOR_PATIENCE 3
 
-/* Where a neighbor is: on the ports that are not routed, or on the routed port of an index. */
+/* The place of a neighbor: the ports that are not routed, or the routed port of an index. */
 #define NEIGHBOR_HOSTS 0u
 #define NEIGHBOR_ON_PORT(port) ((uint32_t)(port) + 1)
 

@@ -58,7 +58,7 @@ void next_hops_free(struct next_hops *hops);
  */
 uint64_t next_hops_watch(struct next_hops *hops, uint64_t now_ns);
 
-/* Returns how many there are, which does not change. Main thread. */
+/* Returns the number of next hops, which does not change. Main thread. */
 unsigned int next_hops_count(const struct next_hops *hops);
 
 /* Calls visit for each next hop, each once, in the order of their indices. Main thread. */
