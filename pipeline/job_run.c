@@ -190,8 +190,8 @@ parent_is_against(struct job *job, unsigned int child, bool *ask)
 	const bool all = job->joined == job->params.children;
 
 	/*
-	 * Other members that were told may have left, and this one would wait for them. The parent
-	 * is still asked: another one may replace it.
+	 * Other members that were refused for this reason may have left, and this member would wait
+	 * for them. The parent still gets JOINs: another one may replace it.
 	 */
 	if ((job->parent.in_vain >> child & 1) != 0) {
 		*ask = all;
@@ -385,10 +385,7 @@ job_parent_ack(struct job_table *table, struct job *job, const struct fanin_hdr 
 		job->parent.refusal = FANIN_REASON_PARENT_MISMATCH;
 	} else {
 		job->parent.joined = *joined;
-		/*
-		 * Set before the run, too, as the parent may ask before it whether this switch is
-		 * there.
-		 */
+		/* Set before the run, too, as the parent may probe this switch before the run. */
 		__atomic_store_n(&job->parent_instance, ack->instance, __ATOMIC_RELAXED);
 		__atomic_store_n(&job->parent_port_shift,
 				 (uint8_t)fanin_wire_port_shift(ack->port_blocks),

@@ -158,8 +158,8 @@ check_ranks(const struct fanin_handler *handler, struct job_spec *spec, char *er
 		return -EINVAL;
 	}
 	/*
-	 * In jobs with a server the switch nearest to the server aggregates, wherever the ranks
-	 * are.
+	 * In jobs with a server, the switch nearest to the server aggregates, for any placement of
+	 * ranks.
 	 */
 	if (spec->has_parent && handler->shape != FANIN_SHAPE_SERVER && complete &&
 	    spec->n_members > 1) {

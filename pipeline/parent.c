@@ -113,8 +113,8 @@ pass_on(struct worker *worker, struct job *job, struct rte_mbuf *mbuf)
 		return;
 	}
 	/*
-	 * No rank that keeps to the window has sent such a block: its sender is unknown, and none
-	 * of the other ranks fails because of it.
+	 * No rank that keeps to the window has sent such a block: its sender is unknown, and no
+	 * other rank may fail because of it.
 	 */
 	if (hdr.count == FANIN_REASON_BLOCK_WINDOW) {
 		worker_drop(worker, mbuf, FANIN_REASON_BLOCK_WINDOW);

@@ -98,7 +98,7 @@ take_unreachable(struct worker *worker, const struct fanin_headers *headers,
 	if (quote.ip.version_ihl != 0x45 || quote.ip.protocol != IPPROTO_UDP ||
 	    quote.ip.src_be != pipeline->ip_be || quote.ip.dst_be != headers->ip.src_be ||
 	    quote.udp.src_be != pipeline->udp_port_be || quote.udp.dst_be == pipeline->udp_port_be)
-		return false; /* a packet to Fanin's port is no probe of a host */
+		return false; /* a probe of a host does not go to Fanin's port */
 	note(worker, port, headers->ip.src_be,
 	     icmp->icmp_code == ICMP_PORT_UNREACHABLE ? quote.udp.dst_be : 0);
 	return true;

@@ -188,8 +188,8 @@ sleep_a_while(struct worker *worker)
 	const uint64_t now_ns = pipeline_time_ns(pipeline);
 	const uint64_t due_ns = worker_due_ns(worker);
 	/*
-	 * If the worker was woken and found nothing, there are no mbufs for a port's frames, or the
-	 * port is going down.
+	 * If the worker was woken and found no frames, there are no mbufs for a port's frames, or
+	 * the port is going down: frames do not wake it this time.
 	 */
 	const bool by_frame = worker->wakeable && !worker->woken;
 	uint64_t max_ns = pipeline->idle_sleep_us * UINT64_C(1000);

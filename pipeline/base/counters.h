@@ -58,8 +58,8 @@ struct counters {
 	uint64_t queue_lengths[COUNTERS_HISTOGRAM];
 	uint64_t queue_sum; /* of all that the histogram counts */
 	/*
-	 * Packets that wait for a handler, those of the burst that is about to be handled among
-	 * them.
+	 * Packets that wait for a handler, including those of the burst that is about to be
+	 * handled.
 	 */
 	uint64_t input_occupancy[COUNTERS_HISTOGRAM];
 	uint64_t input_sum;    /* likewise */

@@ -153,8 +153,8 @@ worker_forward(struct worker *worker, struct rte_mbuf *mbuf)
 	int egress;
 
 	/*
-	 * Some drivers take the tag out of the frame: it goes back in, for each driver sends frames
-	 * as they are.
+	 * Some drivers remove the tag from the frame. It is inserted again, since every driver
+	 * sends frames as they are.
 	 */
 	if (unlikely((mbuf->ol_flags & RTE_MBUF_F_RX_VLAN_STRIPPED) != 0 &&
 		     rte_vlan_insert(&mbuf) != 0)) {

@@ -84,8 +84,8 @@ mac_table_learn(struct mac_table *table, mac_key key, uint16_t port, uint32_t no
 		return -ENOSPC;
 	entry = &table->entries[position];
 	/*
-	 * A station that talks all the time writes once a second: readers keep the line in their
-	 * caches.
+	 * The time of a busy station is written once a second only, so readers keep the line in
+	 * their caches.
 	 */
 	if (__atomic_load_n(&entry->port, __ATOMIC_RELAXED) != port)
 		__atomic_store_n(&entry->port, port, __ATOMIC_RELAXED);
