@@ -7,8 +7,9 @@ usage: python3 -m tests.without [NAME...]
 
 NAME: choices of the option `without` in meson_options.txt; by default all. Of each build the unit
 suites are run but for those that are long, slow or thorough, those that wait, and those that no
-sanitizer runs, and the net case that stands for each protocol that is left. Needs root. Progress goes to standard error, a line for each protocol to
-standard output. Exit status: 0 all right, 1 something failed, 2 wrong usage.
+sanitizer runs, and the net case that stands for each protocol that is left. Needs root. Progress
+goes to standard error, a line for each protocol to standard output. Exit status: 0 all right, 1
+something failed, 2 wrong usage.
 """
 
 import os
