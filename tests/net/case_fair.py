@@ -112,7 +112,7 @@ def share_link(fabric):
         rank.wait(60)
 
 
-@case(150, long=True)
+@case(150)
 def dctcp_beside_a_job_with_a_server_has_its_fair_share():
     topology = Topology("two", {"leaf0": 3, "leaf1": 1},
                         [("leaf0", "leaf1")]).add_servers(1, ["leaf1"])
