@@ -25,66 +25,72 @@
 	X(RESULT, 2, DOWN, BLOCK, ELEMENTS, ELEMENTS, ZERO,                                                \
 	  "the reduced elements, to all children")                                                         \
 	X(ANSWER, 3, DOWN, BLOCK, BODY(answer), ANY, ANY,                                                  \
-	  "how far a block is, to the child that asked")                                                   \
-	X(REFUSED, 4, DOWN, PARENT, NOTHING, ANY, ZERO, "why a packet was not processed")                  \
+	  "the state of a block, to the child that asked")                                                 \
+	X(REFUSED, 4, DOWN, PARENT, NOTHING, ANY, ZERO,                                                    \
+	  "the reason why a packet was not processed")                                                     \
 	X(JOIN, 5, UP, MEMBERSHIP, BODY(join), ZERO, ZERO, "a host or switch joins the job")               \
 	X(JOIN_ACK, 6, DOWN, PARENT, BODY(join_ack), ZERO, ZERO, "the answer to a JOIN")                   \
 	X(LEAVE, 7, UP, MEMBERSHIP, NOTHING, ZERO, ZERO, "a host or switch leaves the job")                \
 	X(LEAVE_ACK, 8, DOWN, PARENT, NOTHING, ZERO, ZERO, "the answer to a LEAVE")                        \
 	X(KNOWN, 9, UP, BLOCK, ELEMENTS, ELEMENTS, ZERO,                                                   \
-	  "the result of a block, from a tree that is no more")                                            \
-	X(QUERY, 10, UP, BLOCK, DATA, ANY, NONZERO, "how far is this block?")                              \
+	  "the result of a block, from a child that has it from a tree that was replaced")                 \
+	X(QUERY, 10, UP, BLOCK, DATA, ANY, NONZERO, "asks for the state of a block")                       \
 	X(PROBE, 11, DOWN, PROBE, NOTHING, ZERO, ZERO,                                                     \
-	  "is the child there, which keeps others waiting?")                                               \
+	  "asks a child that others wait for whether it is there")                                         \
 	X(PROBE_ACK, 12, UP, PROBE, BODY(probe_ack), ZERO, ZERO,                                           \
 	  "the answer of a switch to a PROBE")                                                             \
-	X(MULTICAST, 13, UP, BLOCK, DATA, ANY, ANY, "from a member, for all others")                       \
-	X(DELIVERY, 14, DOWN, BLOCK, DATA, ANY, ANY, "the same on its way down to them")                   \
+	X(MULTICAST, 13, UP, BLOCK, DATA, ANY, ANY, "data of a member, for all others")                    \
+	X(DELIVERY, 14, DOWN, BLOCK, DATA, ANY, ANY,                                                       \
+	  "data of a MULTICAST, on its way down to the others")                                          \
 	X(SPARSE, 15, UP, BLOCK, SHARD, ELEMENTS, ZERO,                                                    \
 	  "a shard of a sparse block: elements at some of its indices")                                    \
 	X(SPARSE_RESULT, 16, DOWN, BLOCK, SHARD, ELEMENTS, ZERO,                                           \
 	  "a shard of the result of a sparse block, to all children")                                      \
 	X(SPARSE_KNOWN, 17, UP, BLOCK, SHARD, ELEMENTS, ZERO,                                              \
-	  "a shard of the result of a sparse block, from a tree that is no more")                          \
+	  "a shard of the result of a sparse block, as KNOWN")                                             \
 	X(PARTIAL, 18, UP, BLOCK, ELEMENTS, ELEMENTS, ZERO,                                                \
-	  "elements of some ranks, combined: `members` says of which")                                     \
+	  "combined elements of the ranks in `members`")                                                   \
 	X(GACK, 19, DOWN, BLOCK, NOTHING, ANY, ZERO,                                                       \
-	  "a contribution has come, to the host that it is from")                                          \
+	  "acknowledges a contribution to the host that sent it")                                          \
 	X(REPEAT, 20, DOWN, BLOCK, ELEMENTS, ELEMENTS, ZERO,                                               \
 	  "the reduced elements once more, to the host that asked")                                        \
 	X(FLUSH, 21, DOWN, BLOCK, NOTHING, ZERO, ZERO,                                                     \
-	  "a server wants what the switch has of the block")                                               \
+	  "a server asks for what the switch has of the block")                                            \
 	X(ASK, 22, DOWN, BLOCK, NOTHING, ZERO, ZERO,                                                       \
-	  "a server or a leader lacks the contributions of the ranks in `members`")                        \
+	  "a server or a leader asks the ranks in `members` for their contributions")                      \
 	X(REDUCE, 23, UP, BLOCK, ELEMENTS, ELEMENTS, ANY,                                                  \
 	  "elements of the ranks in `members`, on their way to the block's leader")                        \
 	X(RESTORE, 24, DOWN, BLOCK, ELEMENTS, ELEMENTS, ZERO,                                              \
 	  "the reduced elements, for the ports in `members` of the switch that it goes to")                \
 	X(HERE, 25, UP, BLOCK, NOTHING, ZERO, ZERO,                                                        \
-	  "to a leader that asks: the rank is there, and has not sent the block")                          \
-	X(CALL, 26, UP, BLOCK, BODY(call), ZERO, ZERO, "to rank 0: the rank is there for a run")           \
+	  "tells a leader that asked: the rank is there, and has not sent the block")                      \
+	X(CALL, 26, UP, BLOCK, BODY(call), ZERO, ZERO,                                                     \
+	  "tells rank 0 that the rank is there for a run")                                                 \
 	X(ROLL, 27, DOWN, BLOCK, BODY(roll), ZERO, ZERO,                                                   \
-	  "who has called, and once all have the number of the run")                                       \
+	  "names the ranks that have called; once all have, also the number of the run")                   \
 	X(BYE, 28, UP, BLOCK, NOTHING, ZERO, ZERO,                                                         \
-	  "to the leader of a run's last block: the rank has its result, and goes")                        \
-	X(UNICAST, 29, UP, BLOCK, DATA, ANY, ANY, "from a member, for the rank in `count`")                \
-	X(UNICAST_DELIVERY, 30, DOWN, BLOCK, DATA, ANY, ANY, "the same on its way down to it")             \
+	  "tells the leader of a run's last block that the rank has its result, and leaves")               \
+	X(UNICAST, 29, UP, BLOCK, DATA, ANY, ANY, "data of a member, for the rank in `count`")             \
+	X(UNICAST_DELIVERY, 30, DOWN, BLOCK, DATA, ANY, ANY,                                               \
+	  "data of a UNICAST, on its way down to that rank")                                             \
 	X(EVICTED, 31, DOWN, BLOCK, ELEMENTS, ELEMENTS, ANY,                                               \
 	  "elements of the ranks in `members`, combined, for the block's home host, the rank in `number`") \
 	X(PULL, 35, UP, BLOCK, NOTHING, ZERO, ANY,                                                         \
 	  "the owner of a packet asks all others for their data of it")                                    \
 	X(PULL_DELIVERY, 36, DOWN, BLOCK, NOTHING, ANY, ANY,                                               \
-	  "the same on its way down to them, or back, as the switch is busy")                              \
+	  "a PULL on its way down to the others, or back if the switch is busy")                           \
 	X(RESPONSE, 37, UP, BLOCK, ELEMENTS, ELEMENTS, ZERO,                                               \
 	  "elements of the ranks in `members`, on their way to the packet's owner")                        \
 	X(RESPONSE_DELIVERY, 38, DOWN, BLOCK, ELEMENTS, ELEMENTS, ZERO,                                    \
-	  "the same on its way down to it")                                                                \
+	  "elements of a RESPONSE, on their way down to the owner")                                        \
 	X(WRITE, 39, UP, BLOCK, DATA, ANY, ANY,                                                            \
 	  "bytes for a place of a multicast region, from the rank in `count` for all others")              \
-	X(WRITE_DELIVERY, 40, DOWN, BLOCK, DATA, ANY, ANY, "the same on its way down to them")             \
+	X(WRITE_DELIVERY, 40, DOWN, BLOCK, DATA, ANY, ANY,                                                 \
+	  "bytes of a WRITE, on their way down to the others")                                             \
 	X(REWRITE, 41, UP, BLOCK, DATA, ANY, ANY,                                                          \
-	  "the same once more, for the rank in `number`, which has asked for it")                          \
-	X(REWRITE_DELIVERY, 42, DOWN, BLOCK, DATA, ANY, ANY, "the same on its way down to it")
+	  "bytes of a WRITE once more, for the rank in `number`, which asked for them")                    \
+	X(REWRITE_DELIVERY, 42, DOWN, BLOCK, DATA, ANY, ANY,                                               \
+	  "bytes of a REWRITE, on their way down to that rank")
 
 enum fanin_type {
 #define FANIN_TYPE_ENUM(name, code, ...) FANIN_TYPE_##name = (code),
