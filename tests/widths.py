@@ -1,6 +1,6 @@
 # SPDX-License-Identifier: BSD-3-Clause
-"""Checks that no line of the sources is wider than 100 columns, unless a string reaches over the
-edge.
+"""Checks that no line is wider than 100 columns: of the sources, unless a string reaches over the
+edge; of documents, unless it is of a table or of code, or has a link.
 
 usage: widths.py [ROOT]
 
@@ -16,7 +16,7 @@ from sources import root_of, tree_files
 
 WIDTH = 100
 TAB = 8
-SUFFIXES = (".c", ".h", ".cc", ".py", ".sh", ".build", ".lua", ".pml")
+SUFFIXES = (".c", ".h", ".cc", ".hh", ".py", ".sh", ".build", ".lua", ".pml", ".md")
 SCRIPTS = ("dev", ".ci/run")
 STRING = re.compile(r'"(?:\\.|[^"\\])*"' r"|'(?:\\.|[^'\\])*'")
 
@@ -30,13 +30,32 @@ def is_too_wide(line):
                                   for match in STRING.finditer(line))
 
 
+def is_prose(line):
+    """False for a line of a table, indented code, and lines with links."""
+    return not line.lstrip().startswith("|") and not line.startswith("    ") and "](" not in line \
+        and "://" not in line
+
+
+def wide_lines(path, lines):
+    """The numbers of the lines that are too wide."""
+    fenced = False
+    for number, line in enumerate(lines, 1):
+        if not path.endswith(".md"):
+            if is_too_wide(line):
+                yield number
+            continue
+        fenced ^= line.lstrip().startswith("```")
+        if not fenced and is_prose(line) and len(line) > WIDTH:
+            yield number
+
+
 def problems(root, paths):
     for path in paths:
         with open(os.path.join(root, path), encoding="utf-8") as file:
-            for number, line in enumerate(file, 1):
-                if is_too_wide(line.rstrip("\n")):
-                    width = len(line.rstrip("\n").expandtabs(TAB))
-                    yield f"{path}:{number}: found {width} columns, expected at most {WIDTH}"
+            lines = file.read().splitlines()
+        for number in wide_lines(path, lines):
+            width = len(lines[number - 1].expandtabs(TAB))
+            yield f"{path}:{number}: found {width} columns, expected at most {WIDTH}"
 
 
 def main(arguments):

@@ -202,6 +202,39 @@ START_TEST(lines_that_are_too_wide_are_told_with_file_and_line)
 }
 END_TEST
 
+/* Writes a document with a line of more than EDGE columns. */
+static void
+wide_page_write(const char *begin, const char *end)
+{
+	char prose[EDGE + 1];
+	char page[4 * EDGE];
+
+	memset(prose, 'x', EDGE);
+	prose[EDGE] = '\0';
+	snprintf(page, sizeof(page), "%s%s%s\n", begin, prose, end);
+	file_write("low/page.md", page);
+}
+
+START_TEST(prose_of_documents_is_not_wide_but_tables_code_and_links_may_be)
+{
+	tree_make();
+	wide_page_write("| ", " |");
+	ck_assert_msg(check(WIDTHS, root) == 0, "%s", output);
+	wide_page_write("    ", "");
+	ck_assert_msg(check(WIDTHS, root) == 0, "%s", output);
+	wide_page_write("```\n", "\n```");
+	ck_assert_msg(check(WIDTHS, root) == 0, "%s", output);
+	wide_page_write("[a page](", ")");
+	ck_assert_msg(check(WIDTHS, root) == 0, "%s", output);
+	wide_page_write("```\n```\n", "y");
+	ck_assert_int_eq(check(WIDTHS, root), 1);
+	ck_assert_msg(strstr(output, "low/page.md:3: found 101 columns, expected at most 100") !=
+			      NULL,
+		      "%s", output);
+	tree_remove();
+}
+END_TEST
+
 Suite *
 suite_rooms(void)
 {
@@ -214,6 +247,7 @@ suite_rooms(void)
 	tcase_add_test(tcase, this_tree_keeps_to_its_table);
 	tcase_add_test(tcase, names_of_protocols_stay_in_their_folders);
 	tcase_add_test(tcase, lines_that_are_too_wide_are_told_with_file_and_line);
+	tcase_add_test(tcase, prose_of_documents_is_not_wide_but_tables_code_and_links_may_be);
 	suite_add_tcase(suite, tcase);
 	return suite;
 }
