@@ -41,7 +41,7 @@
 	  "the answer of a switch to a PROBE")                                                             \
 	X(MULTICAST, 13, UP, BLOCK, DATA, ANY, ANY, "data of a member, for all others")                    \
 	X(DELIVERY, 14, DOWN, BLOCK, DATA, ANY, ANY,                                                       \
-	  "data of a MULTICAST, on its way down to the others")                                          \
+	  "data of a MULTICAST, on its way down to the others")                                            \
 	X(SPARSE, 15, UP, BLOCK, SHARD, ELEMENTS, ZERO,                                                    \
 	  "a shard of a sparse block: elements at some of its indices")                                    \
 	X(SPARSE_RESULT, 16, DOWN, BLOCK, SHARD, ELEMENTS, ZERO,                                           \
@@ -72,7 +72,7 @@
 	  "tells the leader of a run's last block that the rank has its result, and leaves")               \
 	X(UNICAST, 29, UP, BLOCK, DATA, ANY, ANY, "data of a member, for the rank in `count`")             \
 	X(UNICAST_DELIVERY, 30, DOWN, BLOCK, DATA, ANY, ANY,                                               \
-	  "data of a UNICAST, on its way down to that rank")                                             \
+	  "data of a UNICAST, on its way down to that rank")                                               \
 	X(EVICTED, 31, DOWN, BLOCK, ELEMENTS, ELEMENTS, ANY,                                               \
 	  "elements of the ranks in `members`, combined, for the block's home host, the rank in `number`") \
 	X(PULL, 35, UP, BLOCK, NOTHING, ZERO, ANY,                                                         \
