@@ -280,10 +280,9 @@ read_parameters(const json_t *args, struct join *join, struct control_error *err
 	}
 	json_object_foreach(parameters, name, value) {
 		if (!json_is_integer(value) || json_integer_value(value) < 0) {
-			control_fail(
-				error, "invalid",
-				"args.parameters.%.64s: expected an integer of 0 or more",
-				name);
+			control_fail(error, "invalid",
+				     "args.parameters.%.64s: expected an integer of 0 or more",
+				     name);
 			return -1;
 		}
 	}
