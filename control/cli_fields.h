@@ -45,8 +45,8 @@ struct cli_field {
 	int (*find)(const char *text);              /* negative: there is none */
 	void (*take)(void *fields, char *argument); /* argument: in argv, NULL if there is none */
 	/*
-	 * What the error about a wrong argument expects. NULL: the bounds; for a choice, wrong
-	 * usage.
+	 * The words behind "expected" in the error about a wrong argument. NULL: the bounds; for a
+	 * choice, wrong usage.
 	 */
 	const char *expected;
 };

@@ -394,7 +394,7 @@ trim_tick(struct manager *manager, uint64_t now_ms)
 	return manager->trim_ms;
 }
 
-/* Does all work that is due. Returns when the next work is due. */
+/* Carries out the work that is due. Returns when the next work is due. */
 static uint64_t
 go_on(struct manager *manager)
 {

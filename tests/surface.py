@@ -20,7 +20,7 @@ ROOT = Path(__file__).resolve().parent.parent
 # Texts that a file of another room had before are the same: only tests are no part of it.
 TESTS = re.compile(r"(.*/)?tests/.*|examples/.*")
 LITERALS = (".c", ".cc", ".h", ".py")
-# What others build against, wherever older commits have it.
+# Headers that others build against, in the folders of older commits, too.
 DECLARATIONS = re.compile(r"(hostlib/include/.*|.*torch/include/.*|wire/[^/]*|protocols/(\w+)/\2)\.h")
 VERBATIM = ("docs/man/", "packaging/", "configs/")
 # A comment, a character, or a string of C.

@@ -26,7 +26,7 @@
 
 extern char **environ;
 
-/* Whether a rule applies to the packet. */
+/* Result of comparing a rule with the packet. */
 enum match {
 	MATCH_NO,
 	MATCH_MAYBE,

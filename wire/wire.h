@@ -656,8 +656,8 @@ fanin_payload_limit(uint32_t payload_bytes, bool wide, unsigned int dtype, unsig
 enum fanin_reason fanin_wire_validate(const void *frame, size_t frame_len);
 
 /*
- * Does the first part of this validation, also for packets with a tag: IPv4 and UDP against the
- * frame's length. If it returns FANIN_REASON_NONE, the frame has the Fanin header, and
+ * Validates IPv4 and UDP headers against the frame's length, the first part of the above, also for
+ * packets with a tag. If it returns FANIN_REASON_NONE, the frame has the Fanin header, and
  * fanin_wire_payload_len bytes after it.
  */
 enum fanin_reason fanin_wire_validate_l4(const void *frame, size_t frame_len);

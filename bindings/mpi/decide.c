@@ -175,8 +175,10 @@ collective_way_of_arguments(const struct collective *call, size_t bytes, struct 
 }
 
 /*
- * Does the same for a call that goes to MPI in any case, but makes the communicator's job if that
- * is wanted. way: why it goes to MPI. Arguments that would crash MPI don't matter here.
+ * Finds the communicator's state for a call that goes to MPI in any case, so that the caller can
+ * make a job that is wanted. way: the reason why the call goes to MPI. Returns it, or WAY_ARGUMENT
+ * if MPI refuses the call, which then makes no job. Arguments that would crash MPI don't matter
+ * here.
  */
 static enum way
 collective_way_if_wanted(const struct collective *call, enum way way, size_t bytes,

@@ -56,7 +56,7 @@ run_allreduce(const struct step *step)
 	return status;
 }
 
-/* Does the leader's part of a reduce. sum: receives the result at the leader of the root's host. */
+/* Runs the leader's part of a reduce. sum: receives the result at the leader of the root's host. */
 static int
 leader_reduce(const struct step *step, void *sum)
 {

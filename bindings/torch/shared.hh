@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /*
- * What the ranks of a host share: buffers of memory, and a socket between the leader and each other
+ * Buffers of memory that the ranks of a host share, and a socket between the leader and each other
  * rank, whose messages describe the buffers' contents. Used by the node's thread.
  */
 #ifndef FANIN_TORCH_SHARED_HH

@@ -224,8 +224,8 @@ udp_send(struct path *path)
 }
 
 /*
- * Does the same for flows by UDP. A flow's last datagram is as long as the others: sizes are exact
- * within half a datagram.
+ * Sends the datagrams of UDP flows that are due. Returns when the next one is due. A flow's last
+ * datagram is as long as the others: sizes are exact within half a datagram.
  */
 static uint64_t
 udp_flows_send(struct path *path)

@@ -51,7 +51,7 @@ def add_rounds(parser, quick):
 
 
 def parse_rounds(parser):
-    """What the command line has, with the rounds that it leaves out."""
+    """Returns the options of the command line, with the default of rounds."""
     options = parser.parse_args()
     options.rounds = options.rounds or (1 if options.quick else ROUNDS)
     return options

@@ -81,7 +81,7 @@ uint64_t leaf_drops(enum fanin_reason reason);
 /* Returns the spine that a packet goes to; -1: none. */
 int leaf_spine_of(const uint8_t *frame, size_t len);
 
-/* Does the same for a flow from host 0. */
+/* Returns the spine that a flow from host 0 goes to; -1: none. */
 int leaf_spine_of_flow(const char *destination, uint16_t src_port);
 
 #endif

@@ -50,7 +50,7 @@ has_mark(size_t suite, const char *mark)
 	return false;
 }
 
-/* What to run without names of suites. */
+/* The tests that are run if no suites are named. */
 enum which {
 	WHICH_DEFAULT,
 	WHICH_LONG,

@@ -448,8 +448,8 @@ START_TEST(nor_does_a_tag_that_the_driver_has_taken_out)
 END_TEST
 
 /*
- * Whatever is changed in a packet, it reaches the handler only if it is valid, of the job, and has
- * its key.
+ * A packet with any change reaches the handler only if it is still valid, of the job, and has its
+ * key.
  */
 START_TEST(garbage_does_not_reach_the_handler)
 {

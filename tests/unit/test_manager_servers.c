@@ -36,7 +36,7 @@ ask_for(const char *name, int trees)
 	return group_find(&manager_rig.manager->groups, name);
 }
 
-/* Does the same, and makes all switches and servers answer. */
+/* Asks for the job, and makes all switches and servers answer. */
 static struct group *
 make(const char *name, int trees)
 {

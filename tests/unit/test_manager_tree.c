@@ -95,7 +95,7 @@ install(void)
 	}
 }
 
-/* Does the same for a tree of the job that is being planned. */
+/* Counts a tree of the job that is being planned: its jobs, and the job's own trees. */
 static void
 install_own(void)
 {

@@ -447,8 +447,8 @@ make_any(struct random *random, uint8_t *at, uint32_t len)
 }
 
 /*
- * Whatever the packets of a super-frame are, its segments arrive like the same packets sent one by
- * one, so all checks have the same result.
+ * Segments of a super-frame with any packets arrive like the same packets sent one by one, so all
+ * checks have the same result.
  */
 START_TEST(each_segment_of_a_super_frame_is_judged_by_its_own_header)
 {

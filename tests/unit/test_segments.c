@@ -176,8 +176,7 @@ make_packet(struct random *random, uint8_t *at, uint32_t size)
 }
 
 /*
- * Whatever the packets of a super-frame are, a segment has the same errors as the same packet
- * alone.
+ * A segment of a super-frame with any packets has the same errors as the same packet alone.
  */
 START_TEST(each_segment_is_judged_by_its_own_header)
 {

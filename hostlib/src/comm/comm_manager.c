@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /*
- * How a communicator gets its job from the network manager: the host's report of itself, and the
- * use of the answer.
+ * The communicator's part in getting its job from the network manager: the host's report of itself,
+ * and the use of the answer.
  */
 #include "comm_join.h"
 

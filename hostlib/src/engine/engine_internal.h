@@ -194,7 +194,10 @@ struct fanin_engine_rules {
 	 */
 	void (*finish)(struct fanin_engine *engine, uint32_t block);
 
-	/* Does all that is due, and sets loop.next_timer_ns to when something will be due next. */
+	/*
+	 * Sends the queries and repetitions of all lanes that are due, and sets loop.next_timer_ns
+	 * to the time of the next one.
+	 */
 	void (*scan)(struct fanin_engine *engine);
 
 	/*

@@ -24,7 +24,7 @@
  * first ones. No packet overtakes the last ones that were sent: the owner asks for them after a
  * silence, by the same question, up to any packet that may have been sent.
  *
- * How intervals grow. The first repetition of a question follows after the time that an answer
+ * Intervals: the first repetition of a question follows after the time that an answer
  * takes; each further interval is twice as long as the one before, up to 100 ms. The owner sets the
  * interval back to 0 when something comes.
  */

@@ -150,7 +150,7 @@ tls_collect(struct fanin_link *link)
 	return true;
 }
 
-/* Does the handshake, decryption and encryption. */
+/* Runs the handshake of TLS, decryption and encryption. */
 static int
 tls_work(struct fanin_link *link, struct fanin_error *error)
 {

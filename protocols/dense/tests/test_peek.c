@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /*
- * What a look (the handler's `peek`) says of a slot's block in each phase, with each of the
- * handlers below (_i). That looks and workers don't disturb one another is in test_concurrent.c;
+ * Looks (the handler's `peek`) at a slot's block in each of its phases, with each of the handlers
+ * below (_i). That looks and workers don't disturb one another is in test_concurrent.c;
  * the last test here makes one such moment on purpose.
  */
 #include <signal.h>
