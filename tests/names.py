@@ -16,7 +16,7 @@ import os
 import re
 import sys
 
-from sources import root_of, tree_files
+from sources import protocols_of, root_of, tree_files
 
 SUFFIXES = ('.c', '.h', '.cc', '.hh')
 PUBLIC = 'hostlib/include/'
@@ -37,13 +37,6 @@ def read(root, path):
     """A file's text."""
     with open(os.path.join(root, path), encoding='utf-8') as file:
         return file.read()
-
-
-def protocols_of(root):
-    """The protocols that can be left out."""
-    choices = re.search(r"option\('without'.*?choices: \[(.*?)\]", read(root, 'meson_options.txt'),
-                        re.S)
-    return re.findall(r"'(\w+)'", choices.group(1))
 
 
 def patterns_of(name):

@@ -1,7 +1,10 @@
 # SPDX-License-Identifier: BSD-3-Clause
-"""The files of a tree, for the checks that read all of them: rooms.py, names.py, widths.py."""
+"""The files of a tree, for the checks that read all of them: rooms.py, names.py, widths.py; and its
+protocols that can be left out.
+"""
 
 import os
+import re
 import subprocess
 import sys
 
@@ -21,6 +24,13 @@ def tree_files(root):
                     if not os.path.exists(os.path.join(directory, name, "build.ninja"))]
         files.update(os.path.relpath(os.path.join(directory, name), root) for name in names)
     return files
+
+
+def protocols_of(root):
+    """The protocols that can be left out."""
+    with open(os.path.join(root, "meson_options.txt"), encoding="utf-8") as file:
+        choices = re.search(r"option\('without'.*?choices: \[(.*?)\]", file.read(), re.S)
+    return re.findall(r"'(\w+)'", choices.group(1))
 
 
 def root_of(arguments, script):

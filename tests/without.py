@@ -18,7 +18,7 @@ import sys
 import time
 
 from lab.namespaces import SOURCE_DIR, module
-from tests.names import protocols_of
+from tests.sources import protocols_of
 from tests.net.cases import CASES
 
 BUILD = SOURCE_DIR / "build-without"
