@@ -15,6 +15,7 @@
 #include "pipeline/net/net.h"
 #include "pipeline/probe.h"
 #include "pipeline/tags.h"
+#include "pipeline/base/dpdk_names.h"
 #include "pipeline/base/tx.h"
 
 #include "pipeline/base/fastpath.h"
@@ -80,7 +81,7 @@ send_echo(struct worker *worker, const struct target *target)
 	};
 	frame->ip.checksum_be = fanin_ip_checksum(&frame->ip);
 	frame->icmp = (struct rte_icmp_hdr){
-		.icmp_type = RTE_IP_ICMP_ECHO_REQUEST,
+		.icmp_type = RTE_ICMP_TYPE_ECHO_REQUEST,
 		.icmp_ident = rte_cpu_to_be_16(PROBE_ECHO_ID),
 	};
 	frame->icmp.icmp_cksum =

@@ -12,6 +12,7 @@
 #include "pipeline/mismatch.h"
 #include "pipeline/probe.h"
 #include "pipeline/tags.h"
+#include "pipeline/base/dpdk_names.h"
 #include "pipeline/base/tx.h"
 
 #include "pipeline/base/fastpath.h"
@@ -116,7 +117,7 @@ probe_take_icmp(struct worker *worker, const struct rte_mbuf *mbuf)
 		return false;
 	if (icmp->icmp_type == ICMP_UNREACHABLE && len >= sizeof(*icmp) + sizeof(struct quote))
 		return take_unreachable(worker, headers, icmp, port);
-	if (icmp->icmp_type != RTE_IP_ICMP_ECHO_REPLY ||
+	if (icmp->icmp_type != RTE_ICMP_TYPE_ECHO_REPLY ||
 	    icmp->icmp_ident != rte_cpu_to_be_16(PROBE_ECHO_ID))
 		return false;
 	note(worker, port, headers->ip.src_be, 0);

@@ -434,7 +434,7 @@ ports_describe(const struct ports *ports, uint16_t index, const char **driver,
 	       struct rte_ether_addr *mac)
 {
 	const struct pipeline_port *port = &ports->ports[index];
-	struct rte_eth_dev_info info = { 0 };
+	struct rte_eth_dev_info info;
 
 	memset(mac, 0, sizeof(*mac));
 	if (port->driver != NULL) {
@@ -442,23 +442,31 @@ ports_describe(const struct ports *ports, uint16_t index, const char **driver,
 		port->driver->mac(port->handle, mac);
 		return;
 	}
-	rte_eth_dev_info_get(port->ethdev, &info);
-	rte_eth_macaddr_get(port->ethdev, mac);
-	*driver = info.driver_name == NULL ? "" : info.driver_name;
+	*driver = "";
+	if (rte_eth_dev_info_get(port->ethdev, &info) == 0 && info.driver_name != NULL)
+		*driver = info.driver_name;
+	if (rte_eth_macaddr_get(port->ethdev, mac) != 0)
+		memset(mac, 0, sizeof(*mac));
+}
+
+/* Returns true if a device says that its link is up: one that does not answer passes no frames. */
+static bool
+device_link_is_up(uint16_t ethdev)
+{
+	struct rte_eth_link link;
+
+	return rte_eth_link_get_nowait(ethdev, &link) == 0 && link.link_status == RTE_ETH_LINK_UP;
 }
 
 bool
 ports_link_is_up(const struct ports *ports, const struct config_port *config,
 		 const struct pipeline_port *port, uint16_t index)
 {
-	struct rte_eth_link link = { 0 };
 	struct ifreq request = { 0 };
 	bool up = true;
 	int fd;
 
-	if (port->driver == NULL)
-		rte_eth_link_get_nowait(port->ethdev, &link);
-	if ((port->driver == NULL && link.link_status != RTE_ETH_LINK_UP) || port->down ||
+	if ((port->driver == NULL && !device_link_is_up(port->ethdev)) || port->down ||
 	    ports->program_is_off[index])
 		return false;
 	if (port->ifindex == 0 || config->pci)

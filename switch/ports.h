@@ -107,8 +107,8 @@ int ports_reopen(const struct config *config, struct ports *ports, uint16_t inde
 void ports_stats(const struct ports *ports, uint16_t index, struct port_driver_stats *stats);
 
 /*
- * Returns the name of a port's (index) driver, valid as long as the port, and its MAC address. Main
- * thread.
+ * Returns the name of a port's (index) driver, valid as long as the port, and its MAC address; ""
+ * and all zeroes if the device does not tell them. Main thread.
  */
 void ports_describe(const struct ports *ports, uint16_t index, const char **driver,
 		    struct rte_ether_addr *mac);

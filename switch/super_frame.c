@@ -309,6 +309,5 @@ super_frame_head(const struct super_frame_group *group, const struct rte_mbuf *f
 	ipv4_checksum_update(&headers->ip, from->ip.total_len_be, headers->ip.total_len_be);
 	headers->udp.len_be =
 		rte_cpu_to_be_16((uint16_t)(group->len - FANIN_ETH_LEN - FANIN_IP_LEN));
-	headers->udp.checksum_be = rte_ipv4_phdr_cksum((const struct rte_ipv4_hdr *)&headers->ip,
-						       0);
+	headers->udp.checksum_be = ipv4_pseudo_checksum(&headers->ip, 0);
 }

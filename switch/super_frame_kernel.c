@@ -18,6 +18,7 @@
 #include <linux/if_packet.h>
 #include <linux/sockios.h>
 
+#include "pipeline/base/ipv4.h"
 #include "switch/super_frame.h"
 
 /* Payload of each segment of the test frame, bytes. */
@@ -67,7 +68,7 @@ send_probe(int fd)
 	headers.ip.checksum_be = 0;
 	headers.ip.checksum_be = fanin_ip_checksum(&headers.ip);
 	headers.udp.len_be = htons(FANIN_UDP_LEN + 2 * PROBE_BYTES);
-	headers.udp.checksum_be = rte_ipv4_phdr_cksum((const struct rte_ipv4_hdr *)&headers.ip, 0);
+	headers.udp.checksum_be = ipv4_pseudo_checksum(&headers.ip, 0);
 	memcpy(probe.frame, &headers, FANIN_L4_LEN);
 	if (setsockopt(fd, SOL_PACKET, PACKET_VNET_HDR, &on, sizeof(on)) != 0 ||
 	    sendto(fd, &probe, sizeof(probe), MSG_DONTWAIT, (const struct sockaddr *)&to,

@@ -18,6 +18,7 @@
 #include <rte_common.h>
 #include <rte_telemetry.h>
 
+#include "pipeline/base/dpdk_names.h"
 #include "switch/commands.h"
 #include "switch/telemetry.h"
 
@@ -136,14 +137,14 @@ add_array(struct rte_tel_data *dict, const char *name,
 
 	if (container == NULL)
 		return -ENOMEM;
-	ret = integers ? rte_tel_data_start_array(container, RTE_TEL_U64_VAL)
+	ret = integers ? rte_tel_data_start_array(container, RTE_TEL_UINT_VAL)
 		       : rte_tel_data_start_dict(container);
 	json_array_foreach(array, i, entry) {
 		if (ret != 0)
 			break;
 		snprintf(number, sizeof(number), "%zu", i);
-		ret = integers ? rte_tel_data_add_array_u64(container,
-							    (uint64_t)json_integer_value(entry))
+		ret = integers ? rte_tel_data_add_array_uint(container,
+							     (uint64_t)json_integer_value(entry))
 			       : add_value(container, number, entry);
 	}
 	return add_container(dict, name, container, ret);
@@ -163,11 +164,11 @@ add_value(struct rte_tel_data *dict, const char *key,
 		return add_array(dict, key, value);
 	case JSON_INTEGER:
 	case JSON_REAL:
-		return rte_tel_data_add_dict_u64(dict, key,
-						 (uint64_t)llround(json_number_value(value)));
+		return rte_tel_data_add_dict_uint(dict, key,
+						  (uint64_t)llround(json_number_value(value)));
 	case JSON_TRUE:
 	case JSON_FALSE:
-		return rte_tel_data_add_dict_u64(dict, key, json_is_true(value));
+		return rte_tel_data_add_dict_uint(dict, key, json_is_true(value));
 	case JSON_STRING:
 		snprintf(text, sizeof(text), "%s", json_string_value(value));
 		return rte_tel_data_add_dict_string(dict, key, text);

@@ -106,6 +106,20 @@ ipv4_is_fragment(const struct fanin_ip *ip)
 }
 
 /*
+ * Returns the checksum of the pseudo header of UDP or TCP, for a device or the kernel to complete.
+ * The header may be at any address: DPDK's own structure wants an even one since 24.11.
+ *
+ * ol_flags: of the mbuf; 0 if there is none.
+ */
+static inline uint16_t
+ipv4_pseudo_checksum(const struct fanin_ip *ip, uint64_t ol_flags)
+{
+	const void *header = ip;
+
+	return rte_ipv4_phdr_cksum(header, ol_flags);
+}
+
+/*
  * Returns a hash of the packet's flow: addresses, protocol, and ports if the protocol has any. The
  * hash of a fragment uses only addresses and protocol, because only the first fragment has ports.
  *

@@ -13,9 +13,9 @@
 #include <string.h>
 
 #include <rte_ethdev.h>
-#include <rte_ip.h>
 
 #include "pipeline/base/egress.h"
+#include "pipeline/base/ipv4.h"
 #include "pipeline/base/offload.h"
 #include "pipeline/base/tx.h"
 
@@ -88,9 +88,7 @@ want_checksums(struct rte_mbuf **mbufs, uint16_t n, rte_be16_t udp_port_be)
 		mbufs[i]->l2_len = FANIN_ETH_LEN;
 		mbufs[i]->l3_len = FANIN_IP_LEN;
 		mbufs[i]->ol_flags |= RTE_MBUF_F_TX_IPV4 | RTE_MBUF_F_TX_UDP_CKSUM;
-		headers->udp.checksum_be =
-			rte_ipv4_phdr_cksum((const struct rte_ipv4_hdr *)&headers->ip,
-					    mbufs[i]->ol_flags);
+		headers->udp.checksum_be = ipv4_pseudo_checksum(&headers->ip, mbufs[i]->ol_flags);
 	}
 }
 

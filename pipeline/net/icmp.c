@@ -8,6 +8,7 @@
 #include <rte_ether.h>
 #include <rte_icmp.h>
 
+#include "pipeline/base/dpdk_names.h"
 #include "pipeline/base/ipv4.h"
 #include "pipeline/net/net.h"
 #include "pipeline/base/tx.h"
@@ -22,7 +23,7 @@
 static bool
 is_icmp_query(uint8_t type)
 {
-	return type == RTE_IP_ICMP_ECHO_REQUEST || type == RTE_IP_ICMP_ECHO_REPLY;
+	return type == RTE_ICMP_TYPE_ECHO_REQUEST || type == RTE_ICMP_TYPE_ECHO_REPLY;
 }
 
 /*

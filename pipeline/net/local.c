@@ -9,6 +9,7 @@
 #include <rte_icmp.h>
 #include <rte_ip.h>
 
+#include "pipeline/base/dpdk_names.h"
 #include "pipeline/net/net.h"
 #include "pipeline/base/tx.h"
 
@@ -48,7 +49,7 @@ worker_local_ip(struct worker *worker, struct rte_mbuf *mbuf)
 		worker_drop(worker, mbuf, FANIN_REASON_LOCAL);
 		return true;
 	}
-	if (icmp->icmp_type != RTE_IP_ICMP_ECHO_REQUEST || icmp->icmp_code != 0)
+	if (icmp->icmp_type != RTE_ICMP_TYPE_ECHO_REQUEST || icmp->icmp_code != 0)
 		return false;
 	worker->counters.local++;
 	memcpy(headers->eth.dst, headers->eth.src, sizeof(headers->eth.dst));
@@ -59,7 +60,7 @@ worker_local_ip(struct worker *worker, struct rte_mbuf *mbuf)
 	headers->ip.checksum_be = 0;
 	headers->ip.checksum_be = fanin_ip_checksum(&headers->ip);
 	icmp_len = (uint16_t)(rte_be_to_cpu_16(headers->ip.total_len_be) - FANIN_IP_LEN);
-	icmp->icmp_type = RTE_IP_ICMP_ECHO_REPLY;
+	icmp->icmp_type = RTE_ICMP_TYPE_ECHO_REPLY;
 	icmp->icmp_cksum = 0;
 	icmp->icmp_cksum = (uint16_t)~rte_raw_cksum(icmp, icmp_len);
 	mbuf->ol_flags = 0;

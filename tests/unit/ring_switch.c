@@ -324,6 +324,7 @@ static bool
 sum_udp(const struct ring_switch *sw, const void *frame, size_t len, void *copy)
 {
 	struct fanin_headers *headers = copy;
+	const void *ip = &headers->ip;
 
 	if (passes_on(sw) || !is_fanin(sw, frame, len) || len > 4096 ||
 	    fanin_wire_validate_l4(frame, len) != FANIN_REASON_NONE)
@@ -334,8 +335,7 @@ sum_udp(const struct ring_switch *sw, const void *frame, size_t len, void *copy)
 	     (headers->ip.dst_be & htonl(~(uint32_t)FANIN_WIRE_MAX_JOB)) !=
 		     htonl(FANIN_WIRE_GROUPS)))
 		return false;
-	headers->udp.checksum_be = rte_ipv4_udptcp_cksum((const struct rte_ipv4_hdr *)&headers->ip,
-							 &headers->udp);
+	headers->udp.checksum_be = rte_ipv4_udptcp_cksum(ip, &headers->udp);
 	return true;
 }
 

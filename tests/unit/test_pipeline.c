@@ -11,6 +11,7 @@
 #include <rte_icmp.h>
 
 #include "pipeline/net/mac_table.h"
+#include "pipeline/base/dpdk_names.h"
 #include "pipeline/base/egress.h"
 #include "tests/unit/ring_switch.h"
 #include "tests/unit/suites.h"
@@ -711,7 +712,7 @@ echo_request(struct fanin_headers *frame)
 	frame->ip.protocol = IPPROTO_ICMP;
 	frame->ip.checksum_be = 0;
 	frame->ip.checksum_be = fanin_ip_checksum(&frame->ip);
-	icmp->icmp_type = RTE_IP_ICMP_ECHO_REQUEST;
+	icmp->icmp_type = RTE_ICMP_TYPE_ECHO_REQUEST;
 	icmp->icmp_code = 0;
 	return len;
 }
@@ -727,7 +728,7 @@ START_TEST(ping_to_the_switch_is_answered)
 	memcpy(&answer, out, sizeof(answer));
 	ck_assert_uint_eq(answer.ip.dst_be, host_ip_be(1));
 	ck_assert_uint_eq(fanin_ip_checksum(&answer.ip), 0);
-	ck_assert_uint_eq(out[FANIN_ETH_LEN + FANIN_IP_LEN], RTE_IP_ICMP_ECHO_REPLY);
+	ck_assert_uint_eq(out[FANIN_ETH_LEN + FANIN_IP_LEN], RTE_ICMP_TYPE_ECHO_REPLY);
 	expect_silence();
 }
 END_TEST

@@ -12,6 +12,7 @@
 #include <rte_ip.h>
 
 #include "pipeline/probe.h"
+#include "pipeline/base/dpdk_names.h"
 #include "pipeline/base/tx.h"
 #include "tests/unit/probe_rig.h"
 #include "tests/unit/suites.h"
@@ -97,7 +98,7 @@ expect_probe(unsigned int h)
 	ck_assert_uint_eq(got->ip.protocol, IPPROTO_ICMP);
 	ck_assert_uint_eq(got->ip.dst_be, host_ip_be(h));
 	ck_assert_uint_eq(got->ip.src_be, probe_rig.sw.pipeline->ip_be);
-	ck_assert_uint_eq(icmp->icmp_type, RTE_IP_ICMP_ECHO_REQUEST);
+	ck_assert_uint_eq(icmp->icmp_type, RTE_ICMP_TYPE_ECHO_REQUEST);
 	ck_assert_uint_eq(rte_raw_cksum(icmp, 60 - FANIN_ETH_LEN - FANIN_IP_LEN), UINT16_MAX);
 
 	ck_assert_uint_eq(ring_switch_take(&probe_rig.sw, (uint16_t)h, probe_rig.buffer), 60);
@@ -153,7 +154,7 @@ put_icmp(uint16_t port, unsigned int h, struct rte_icmp_hdr *icmp, const void *d
 static void
 reply_to_echo(uint16_t port, unsigned int h)
 {
-	struct rte_icmp_hdr icmp = { .icmp_type = RTE_IP_ICMP_ECHO_REPLY,
+	struct rte_icmp_hdr icmp = { .icmp_type = RTE_ICMP_TYPE_ECHO_REPLY,
 				     .icmp_ident = htons(PROBE_ECHO_ID) };
 	const uint8_t data[18] = { 0 };
 

@@ -319,8 +319,8 @@ foreign_write(const struct foreign *foreign, uint8_t *to)
 		v6->vtc_flow = rte_cpu_to_be_32(0x60000000);
 		v6->payload_len = rte_cpu_to_be_16((uint16_t)(len - l4));
 		v6->proto = protocol;
-		memset(v6->src_addr, 3, 16);
-		memset(v6->dst_addr, 4, 16);
+		memset(&v6->src_addr, 3, sizeof(v6->src_addr));
+		memset(&v6->dst_addr, 4, sizeof(v6->dst_addr));
 	} else {
 		v4->version_ihl = 0x45;
 		v4->total_length = rte_cpu_to_be_16((uint16_t)(len - l2));

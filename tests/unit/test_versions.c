@@ -7,6 +7,7 @@
 #include <arpa/inet.h>
 #include <string.h>
 
+#include "pipeline/base/ipv4.h"
 #include "tests/unit/answer_words.h"
 #include "tests/unit/ring_switch.h"
 #include "tests/unit/suites.h"
@@ -664,9 +665,7 @@ START_TEST(a_device_is_asked_for_the_checksums_of_fanins_packets)
 		ck_assert_uint_eq(mbuf->l2_len, FANIN_ETH_LEN);
 		ck_assert_uint_eq(mbuf->l3_len, FANIN_IP_LEN);
 		headers = rte_pktmbuf_mtod(mbuf, const struct fanin_headers *);
-		ck_assert_uint_eq(headers->udp.checksum_be,
-				  rte_ipv4_phdr_cksum((const struct rte_ipv4_hdr *)&headers->ip,
-						      0));
+		ck_assert_uint_eq(headers->udp.checksum_be, ipv4_pseudo_checksum(&headers->ip, 0));
 		rte_pktmbuf_free(mbuf);
 	}
 	/* Packets of others are unchanged. */
