@@ -44,7 +44,7 @@ def step(words, what, seconds, **options):
 
 def configure(name):
     """Prepares the build without a protocol."""
-    words = ["--buildtype=release", "-Doptimization=1",
+    words = ["--buildtype=release", "-Doptimization=1", "--werror",
              *(f"-D{feature}=disabled" for feature in FEATURES), f"-Dwithout={name}"]
     BUILD.mkdir(exist_ok=True)
     if (BUILD / "build.ninja").exists():

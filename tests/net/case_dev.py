@@ -59,7 +59,7 @@ def a_library_that_is_installed_later_is_found():
         # The functions as written in dev. On machines without MPI this fails after looking for it.
         run(["bash", "-c", 'PYTHON=/usr/bin/python3; fail() { exit 1; }; say() { :; }; '
              'source <(sed -n "/^quietly()/,/^}/p; /^need_features()/,/^}/p; '
-             '/^feature_is_enabled()/,/^}/p" dev); declare -F need_features feature_is_enabled '
+             '/^option_is()/,/^}/p" dev); declare -F need_features option_is '
              'quietly >/dev/null || exit 9; need_features "$0" peers', str(build)],
             check=False, **options)
         expect(knows_gloo(build), "a build does not know Gloo when it is there")
