@@ -27,12 +27,19 @@ WARMUP = 2
 BOTH = ("fanin", "gloo")
 
 
+def missing_backend():
+    """Returns why this build has no PyTorch backend; empty if it has one, or there is no build."""
+    path = PACKAGE / "missing"
+    return path.read_text().strip() if path.exists() else ""
+
+
 def interpreter():
     """Returns the python3 that the extension was built for."""
     path = PACKAGE / "fanin_torch" / "interpreter"
-    if not path.exists():
-        raise LabError(f"{path} does not exist: this build has no PyTorch backend; meson's summary "
-                       "says why (packages: packages.txt, [torch])")
+    why = missing_backend()
+    if why or not path.exists():
+        raise LabError(f"this build has no PyTorch backend: {why or f'{path} does not exist'} "
+                       "(packages: packages.txt, [torch])")
     return path.read_text().strip()
 
 
