@@ -557,7 +557,7 @@ objects_make(void)
 	MPI_Comm_dup(MPI_COMM_WORLD, &own);
 	MPI_Comm_dup(MPI_COMM_WORLD, &copy);
 	MPI_Comm_set_errhandler(copy, handlers[0]);
-	MPI_Comm_set_errhandler(MPI_COMM_WORLD, handlers[1]);
+	set_errhandler(handlers[1]);
 	MPI_Comm_split(MPI_COMM_WORLD, rank % 2, rank, &half);
 	MPI_Intercomm_create(half, 0, own, 1 - rank % 2, 5, &inter);
 	MPI_Comm_set_errhandler(inter, handlers[0]);

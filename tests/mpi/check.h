@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /*
- * The check of MPI programs that compare their own results with what is right.
+ * The check of MPI programs that compare their own results with what is right, and where MPI's
+ * errors go.
  */
 #ifndef FANIN_TESTS_MPI_CHECK_H
 #define FANIN_TESTS_MPI_CHECK_H
@@ -20,6 +21,17 @@ check(int right, const char *what)
 		MPI_Abort(MPI_COMM_WORLD, 1);
 	}
 	n_cases++;
+}
+
+/*
+ * Has MPI's errors reported by a handler, also those of calls that belong to no communicator: since
+ * MPI 4.0 they are MPI_COMM_SELF's, before MPI_COMM_WORLD's.
+ */
+static inline void
+set_errhandler(MPI_Errhandler handler)
+{
+	MPI_Comm_set_errhandler(MPI_COMM_WORLD, handler);
+	MPI_Comm_set_errhandler(MPI_COMM_SELF, handler);
 }
 
 #endif

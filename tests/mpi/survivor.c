@@ -77,6 +77,8 @@ main(int argc, char **argv)
 	MPI_Comm_rank(MPI_COMM_WORLD, &rank);
 	MPI_Comm_size(MPI_COMM_WORLD, &size);
 	MPI_Comm_set_errhandler(MPI_COMM_WORLD, MPI_ERRORS_RETURN);
+	/* Since MPI 4.0 errors of MPI_Waitall belong to no communicator, and are this one's. */
+	MPI_Comm_set_errhandler(MPI_COMM_SELF, MPI_ERRORS_RETURN);
 	MPI_Barrier(MPI_COMM_WORLD);
 	for (long i = 0;; i++) {
 		const int n = sum_all(i, size, nonblocking);

@@ -301,7 +301,7 @@ main(int argc, char **argv)
 	MPI_Comm_rank(MPI_COMM_WORLD, &rank);
 	MPI_Comm_size(MPI_COMM_WORLD, &size);
 	sum_right(MPI_COMM_WORLD);
-	MPI_Comm_set_errhandler(MPI_COMM_WORLD, MPI_ERRORS_RETURN);
+	set_errhandler(MPI_ERRORS_RETURN);
 	print_refused();
 	callbacks();
 #ifdef OPEN_MPI /* MPICH holds a lock meanwhile, and ends the program. */

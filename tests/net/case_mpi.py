@@ -17,6 +17,9 @@ from lab.mpi import MpiHosts, at_end, preload_library
 RUN_SECONDS = 60
 LONG_RUN_SECONDS = 300  # where polling ranks outnumber the cores, beside other tests
 COMMUNICATORS = 6  # made by splitting, and as many by duplicating
+# Open MPI 5.0's component for hosts with several ranks gathers types with gaps wrongly, and crashes
+# with MPI_BOTTOM (docs/mpi.md).
+WITHOUT_HAN = {"OMPI_MCA_coll": "^han"}
 
 
 def program_of(name, kind):
@@ -250,10 +253,10 @@ def several_ranks_on_a_host_have_one_leader_in_the_network():
     with running_hosts(2) as fabric:
         program = program_of("collectives", "openmpi")
         plain = fabric.mpi.run("openmpi", program, 2, "few", preload=False, ranks_per_host=3,
-                               timeout=LONG_RUN_SECONDS)
+                               timeout=LONG_RUN_SECONDS, **WITHOUT_HAN)
         preloaded, report = fabric.mpi.run_reported("openmpi", program, 2, "few",
                                                     FANIN_MPI_MIN_BYTES=1, ranks_per_host=3,
-                                                    timeout=LONG_RUN_SECONDS)
+                                                    timeout=LONG_RUN_SECONDS, **WITHOUT_HAN)
         expect_same(plain, preloaded, "3 ranks on each of 2 hosts")
         by_way = bytes_by_way(report)
         able = sum(count for way,
@@ -416,7 +419,7 @@ def callbacks_threads_and_odd_ends_of_programs_are_as_without_the_library():
         where = f"{kind}, {ranks_per_host} ranks on a host"
         with running_hosts(2 if ranks_per_host > 1 else 3) as fabric:
             program, options = program_of("unusual", kind), {"ranks_per_host": ranks_per_host,
-                                                             "timeout": RUN_SECONDS}
+                                                             "timeout": RUN_SECONDS, **WITHOUT_HAN}
             plain = fabric.mpi.run(kind, program, *arguments, preload=False, done=at_end, **options)
             preloaded, report = fabric.mpi.run_reported(kind, program, *arguments,
                                                         FANIN_MPI_MIN_BYTES=1,
