@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: BSD-3-Clause
-"""Cases of this list on Debian 12's own kernel, in a guest (see guest.py): their claims hold there,
+"""Cases of this list on Debian's own kernel, in a guest (see guest.py): their claims hold there,
 too.
 """
 

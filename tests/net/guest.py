@@ -1,7 +1,6 @@
 #!/usr/bin/python3
 # SPDX-License-Identifier: BSD-3-Clause
-"""Guests: this machine's programs on Debian 12's own kernel, in a virtual machine that QEMU
-emulates.
+"""Guests: this machine's programs on Debian's own kernel, in a virtual machine that QEMU emulates.
 
 A guest's root is this machine's, read-only, below a file system in the guest's memory: programs and
 libraries are those of this machine, and what the guest writes goes with it. Its kernel is the
