@@ -20,10 +20,10 @@ import time
 from lab.namespaces import SOURCE_DIR, module
 from tests.sources import protocols_of
 from tests.net.cases import CASES
+from tests.release import LEFT_OUT
 
 BUILD = SOURCE_DIR / "build-without"
 FEATURES = ("bench", "peers", "mpi", "torch")
-LEFT_OUT = ("long", "slow", "waits", "thorough", "unsanitized")
 
 
 class Failed(Exception):

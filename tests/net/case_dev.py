@@ -58,6 +58,7 @@ def a_library_that_is_installed_later_is_found():
         header.write_text("")
         # The functions as written in dev. On machines without MPI this fails after looking for it.
         run(["bash", "-c", 'PYTHON=/usr/bin/python3; fail() { exit 1; }; say() { :; }; '
+             'say_release() { :; }; '
              'source <(sed -n "/^quietly()/,/^}/p; /^need_features()/,/^}/p; '
              '/^option_is()/,/^}/p" dev); declare -F need_features option_is '
              'quietly >/dev/null || exit 9; need_features "$0" peers', str(build)],
