@@ -1,6 +1,7 @@
 # SPDX-License-Identifier: BSD-3-Clause
-"""MPI programs on the hosts of a network, run by Open MPI's or MPICH's mpirun, with Fanin's preload
-library or without it.
+"""MPI programs on the hosts of a network, run by Open MPI's or MPICH's mpirun, through a door of
+Fanin or without it. The doors are "openmpi" and "mpich", libraries to preload, and "component", a
+component of Open MPI.
 """
 
 import json
@@ -12,16 +13,20 @@ from lab.fabric import MANAGER_IP, MANAGER_PORT
 from lab.namespaces import NOBODY, WITHOUT_RIGHTS, LabError, as_user, ip_in, is_closed, wait_until
 
 MANAGEMENT_INTERFACE, MANAGEMENT_NETWORK = "mgmt0", "10.79.0.0/24"
-KINDS = ("openmpi", "mpich")
 
 
 def preload_library(lab, kind):
     return lab.build / "bindings" / "mpi" / f"libfanin-mpi-{kind}.so"
 
 
-def kinds_built(lab):
-    """Returns the MPI libraries that the build has a preload library for."""
-    return [kind for kind in KINDS if preload_library(lab, kind).exists()]
+def component_path(lab):
+    """Returns where Open MPI looks for components: among its own, and in the build."""
+    return f"SYSTEM_DEFAULT:{lab.build / 'bindings' / 'mpi'}"
+
+
+def mpi_of(kind):
+    """Returns the MPI of a door: "openmpi" or "mpich"."""
+    return "openmpi" if kind == "component" else kind
 
 
 def at_end(process):
@@ -70,7 +75,9 @@ class MpiHosts:
                  "FANIN_TOKEN": self.fabric.token_file.read_text().strip(),
                  "FANIN_MPI_INTERFACE": "fanin0", "FANIN_MPI_TRANSPORT": self.fabric.transport}
         found.update({name: str(value) for name, value in more.items()})
-        if preload:
+        if preload and kind == "component":
+            found["OMPI_MCA_mca_base_component_path"] = component_path(self.fabric)
+        elif preload:
             found["LD_PRELOAD"] = str(preload_library(self.fabric, kind))
         return found
 
@@ -103,7 +110,7 @@ class MpiHosts:
 
     def start(self, kind, program, *arguments, preload=True, ranks_per_host=1, launcher=(), **more):
         """
-        Starts mpirun of that kind. ranks_per_host: of each host, or one number for all. more:
+        Starts mpirun, with the door of that kind or, without preload, its MPI. ranks_per_host: of each host, or one number for all. more:
         further variables of the ranks' environment. launcher: a command before the program.
         """
         self.runs += 1
@@ -111,8 +118,8 @@ class MpiHosts:
         ranks = [ranks_per_host] * self.fabric.hosts if isinstance(ranks_per_host,
                                                                    int) else ranks_per_host
         command = self._openmpi(ranks,
-                                environment) if kind == "openmpi" else self._mpich(ranks,
-                                                                                   environment)
+                                environment) if mpi_of(kind) == "openmpi" else self._mpich(
+                                    ranks, environment)
         # mpirun itself must run without the library, but must pass it on.
         own = [f"{name}={value}" for name, value in environment.items() if name != "LD_PRELOAD"]
         command = ["unshare", "--mount", "--uts", "sh", "-c",

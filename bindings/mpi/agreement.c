@@ -32,7 +32,7 @@ agreement_begin(struct comm_state *state)
 		no_memory();
 	__atomic_store_n(&state->phase, PHASE_FAILED, __ATOMIC_RELEASE);
 	/*
-	 * The queue's thread continues the agreement while the program computes, as the others wait
+	 * The queue's worker continues the agreement while the program computes, as the others wait
 	 * for it.
 	 */
 	if (state->queue != NULL)
@@ -66,7 +66,8 @@ state_fail(struct comm_state *state, int status, bool ends_program)
 
 	say(reason, ends_program, "rank %d: a collective in the network failed: %s%s%s",
 	    state->rank, reason, detail[0] != '\0' ? ": " : "", detail);
-	job_leave(state, true);
+	worker_leave(state->channel, true);
+	state->channel = NULL;
 	agreement_begin(state);
 }
 
@@ -101,16 +102,13 @@ state_do_duty(struct comm_state *state)
 	}
 	/* Members leave a job together: the agreement has waited for the late ones. */
 	if (is_closing(state)) {
-		job_leave(state, false);
+		worker_leave(state->channel, false);
+		state->channel = NULL;
 		__atomic_store_n(&state->left, true, __ATOMIC_RELEASE);
 	}
 }
 
-/*
- * Begins to end a communicator's job. Does not wait for nonblocking calls in progress: other ranks
- * may not have made theirs.
- */
-static void
+void
 state_close_begin(struct comm_state *state)
 {
 	__atomic_store_n(&state->closing, true, __ATOMIC_RELEASE);
@@ -120,7 +118,7 @@ state_close_begin(struct comm_state *state)
 		agreement_begin(state);
 }
 
-static void
+void
 state_close_end(struct comm_state *state)
 {
 	if (state->queue == NULL)
@@ -158,10 +156,6 @@ closed_take(bool *some_close)
 	return state;
 }
 
-/*
- * Frees the states of communicators that the program has freed. Returns false if the jobs of some
- * have not ended.
- */
 bool
 closed_free(void)
 {
@@ -184,55 +178,6 @@ closed_wait(void)
 	}
 }
 
-/* True if MPI frees the communicator; otherwise the communicator keeps its job. */
-static bool
-can_be_freed(const MPI_Comm *comm)
-{
-	return comm != NULL && *comm != MPI_COMM_NULL && *comm != MPI_COMM_WORLD &&
-	       *comm != MPI_COMM_SELF && preload_settings.enabled;
-}
-
-int
-comm_drain(const MPI_Comm *comm)
-{
-	struct comm_state *state = NULL;
-	int status = MPI_SUCCESS;
-
-	if (can_be_freed(comm))
-		status = state_find(*comm, &state);
-	if (state != NULL && state->way == WAY_NETWORK)
-		queue_drain(state->queue);
-	return status;
-}
-
-int
-comm_close(const MPI_Comm *comm)
-{
-	struct comm_state *state = NULL;
-	bool in_background;
-	int status;
-
-	if (!can_be_freed(comm))
-		return MPI_SUCCESS;
-	status = state_find(*comm, &state);
-	if (state == NULL)
-		return status;
-	in_background = state->way == WAY_NETWORK && state->queue != NULL;
-	if (in_background)
-		/* This keeps other threads from freeing it while this one needs it. */
-		__atomic_store_n(&state->is_taken, true, __ATOMIC_RELAXED);
-	if (state->way == WAY_NETWORK) {
-		state_close_begin(state);
-		if (!in_background)
-			state_close_end(state);
-	}
-	state_forget(*comm);
-	if (in_background)
-		__atomic_store_n(&state->is_taken, false, __ATOMIC_RELEASE);
-	closed_free();
-	return MPI_SUCCESS;
-}
-
 static uint32_t
 states_open(void)
 {
@@ -245,11 +190,11 @@ states_open(void)
 }
 
 static int
-world_rank(void)
+library_rank(void)
 {
 	int rank;
 
-	PMPI_Comm_rank(MPI_COMM_WORLD, &rank);
+	PMPI_Comm_rank(library_comm, &rank);
 	return rank;
 }
 
@@ -279,17 +224,17 @@ states_drain(void)
 	MPI_Request all_here;
 	int are_here = 0;
 
-	if (PMPI_Ibarrier(preload_comm, &all_here) != MPI_SUCCESS)
+	if (PMPI_Ibarrier(library_comm, &all_here) != MPI_SUCCESS)
 		return;
 	for (unsigned int looks = 0; !are_here || states_open() != 0; looks++) {
 		n = states_open();
 		if (n != before || !are_here)
 			since = now_ms();
 		before = n;
-		if (n != 0 && now_ms() - since > preload_settings.timeout_ms && !states_give_up()) {
+		if (n != 0 && now_ms() - since > mpi_settings.timeout_ms && !states_give_up()) {
 			say(NULL, false,
 			    "rank %d of MPI_COMM_WORLD: MPI_Finalize with nonblocking collectives under way that other ranks have not made: they fail",
-			    world_rank());
+			    library_rank());
 			__atomic_store_n(&gives_up, true, __ATOMIC_RELEASE);
 		}
 		if (!are_here && PMPI_Test(&all_here, &are_here, MPI_STATUS_IGNORE) != MPI_SUCCESS)
@@ -304,7 +249,7 @@ states_drain(void)
 void
 states_finish(void)
 {
-	preload_settings.enabled = false;
+	mpi_settings.enabled = false;
 	for (struct comm_state *state = joined_states; state != NULL; state = state->next_joined)
 		if (!is_closing(state))
 			state_close_begin(state);
@@ -312,5 +257,4 @@ states_finish(void)
 		state_wait_agreed(state);
 	while (joined_states != NULL)
 		state_close_end(joined_states);
-	states_forget();
 }

@@ -6,7 +6,7 @@
  * differ between MPI libraries and their settings are left to MPI itself, on a communicator of this
  * process alone.
  */
-#include "preload.h"
+#include "core.h"
 
 #include <pthread.h>
 

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /* Carries out by MPI the collectives that the network can't do any more, after a failure. */
-#include "preload.h"
+#include "core.h"
 
 /* MPI 4 takes counts wider than int. Other versions have no such calls to be carried out. */
 #if MPI_VERSION >= 4

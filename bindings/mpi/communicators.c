@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /*
- * The state of each communicator, and its job. The state is an attribute of the communicator; a
+ * The state of each communicator, and its job. The door keeps the state with the communicator; a
  * state with a job outlives the communicator until the job has ended (agreement.c). It is made in
  * the first blocking collective with data for the network, or after many barriers. The ranks agree
  * by MPI whether there is a job: all ranks have joined it, or none uses it.
@@ -14,8 +14,6 @@
 #include <sys/random.h>
 
 #define NAME_BYTES 8
-/* A cache of states by handle, since looking up an attribute takes locks. */
-#define CACHE_SIZE 64
 /*
  * A job costs as much as some hundred barriers by MPI, and many communicators live for a few
  * barriers only.
@@ -27,8 +25,6 @@
  */
 #define LOOKS_FOR_ROOM 1000
 
-static int keyval = MPI_KEYVAL_INVALID;
-static struct comm_state *cache[CACHE_SIZE];
 /*
  * free_states are unused, but never freed: a thread may still compare the handle of a state that it
  * found in the cache.
@@ -39,13 +35,6 @@ struct comm_state *joined_states; /* states with a job, now or before a failure;
 				     too */
 static uint32_t n_jobs;
 static uint32_t n_wanted;
-
-static unsigned int
-cache_place(MPI_Comm comm)
-{
-	return (unsigned int)(((uint64_t)(uintptr_t)comm * 0x9e3779b97f4a7c15u) >> 58) &
-	       (CACHE_SIZE - 1);
-}
 
 void
 no_memory(void)
@@ -105,21 +94,14 @@ state_note_left(struct comm_state *state)
 	pthread_mutex_unlock(&states_lock);
 }
 
-void
-job_leave(struct comm_state *state, bool at_once)
-{
-	if (state->channel != NULL)
-		channel_leave(state->channel, at_once);
-	state->channel = NULL;
-}
-
 /* Leaves the job, if there is one, and frees memory that a state without a job does not need. */
 void
 state_shrink(struct comm_state *state)
 {
 	queue_end(state->queue);
 	state->queue = NULL;
-	job_leave(state, true);
+	channel_leave(state->channel, true);
+	state->channel = NULL;
 	shared_free(state->shared);
 	state->shared = NULL;
 	comm_drop(&state->node);
@@ -138,52 +120,13 @@ state_free(struct comm_state *state)
 	pthread_mutex_unlock(&states_lock);
 }
 
-/*
- * The attribute's delete callback. MPI may call it later than MPI_Comm_free, and at another place
- * on each rank, so nothing here is collective: a job that comm_close has not ended ends in
- * MPI_Finalize.
- */
-static int
-state_delete(MPI_Comm comm, int key, void *value, void *extra)
+void
+state_drop(struct comm_state *state)
 {
-	struct comm_state *state = value;
-
-	(void)key;
-	(void)extra;
-	__atomic_store_n(&cache[cache_place(comm)], NULL, __ATOMIC_RELEASE);
-	state->comm = MPI_COMM_NULL;
-	if (state->way == WAY_NETWORK)
-		return MPI_SUCCESS;
 	if (state->wanted)
 		__atomic_sub_fetch(&n_wanted, 1, __ATOMIC_RELAXED);
 	state_shrink(state);
 	state_free(state);
-	return MPI_SUCCESS;
-}
-
-int
-states_init(void)
-{
-	return PMPI_Comm_create_keyval(MPI_COMM_NULL_COPY_FN, state_delete, &keyval, NULL);
-}
-
-int
-state_find(MPI_Comm comm, struct comm_state **state)
-{
-	struct comm_state **place = &cache[cache_place(comm)];
-	void *value;
-	int status, found = 0;
-
-	*state = __atomic_load_n(place, __ATOMIC_ACQUIRE);
-	if (*state != NULL && (*state)->comm == comm)
-		return MPI_SUCCESS;
-	*state = NULL;
-	status = PMPI_Comm_get_attr(comm, keyval, &value, &found);
-	if (status != MPI_SUCCESS || !found)
-		return status;
-	__atomic_store_n(place, value, __ATOMIC_RELEASE);
-	*state = value;
-	return MPI_SUCCESS;
 }
 
 bool
@@ -194,21 +137,20 @@ states_are_wanted(void)
 
 /* Makes a state without a job. */
 static struct comm_state *
-state_begin(MPI_Comm comm)
+state_begin(const struct collective *call)
 {
-	struct comm_state *state = state_alloc(comm);
+	struct comm_state *state = state_alloc(call->comm);
 
 	state->way = WAY_NO_JOB_YET;
-	if (PMPI_Comm_set_attr(comm, keyval, state) != MPI_SUCCESS)
-		no_memory();
+	state_attach(call, state);
 	return state;
 }
 
 void
-state_want(MPI_Comm comm, struct comm_state *state)
+state_want(const struct collective *call, struct comm_state *state)
 {
 	if (state == NULL)
-		state = state_begin(comm);
+		state = state_begin(call);
 	if (state->wanted)
 		return;
 	state->wanted = true;
@@ -216,30 +158,30 @@ state_want(MPI_Comm comm, struct comm_state *state)
 }
 
 bool
-state_count_barrier(MPI_Comm comm, struct comm_state *state)
+state_count_barrier(const struct collective *call, struct comm_state *state)
 {
 	if (state == NULL)
-		state = state_begin(comm);
+		state = state_begin(call);
 	return ++state->barriers == BARRIERS_BEFORE_JOB;
 }
 
-/* True if all processes are of this MPI_COMM_WORLD, so that all have the same settings. */
+/* True if all processes are of library_comm, so that all have the same settings. */
 static bool
-is_of_this_world(MPI_Comm comm, int size)
+is_of_this_program(MPI_Comm comm, int size)
 {
-	MPI_Group group, world;
+	MPI_Group group, ours;
 	bool all = true;
 
 	PMPI_Comm_group(comm, &group);
-	PMPI_Comm_group(MPI_COMM_WORLD, &world);
+	PMPI_Comm_group(library_comm, &ours);
 	for (int i = 0; i < size && all; i++) {
 		int rank;
 
-		PMPI_Group_translate_ranks(group, 1, &i, world, &rank);
+		PMPI_Group_translate_ranks(group, 1, &i, ours, &rank);
 		all = rank != MPI_UNDEFINED;
 	}
 	PMPI_Group_free(&group);
-	PMPI_Group_free(&world);
+	PMPI_Group_free(&ours);
 	return all;
 }
 
@@ -303,6 +245,7 @@ hosts_find(struct comm_state *state)
 	if (way == WAY_NETWORK && leaders != NULL) {
 		PMPI_Comm_split_type(state->shadow, MPI_COMM_TYPE_SHARED, state->rank,
 				     MPI_INFO_NULL, &state->node);
+		own_comm(state->node);
 		PMPI_Comm_rank(state->node, &state->node_rank);
 		PMPI_Comm_size(state->node, &state->node_size);
 		PMPI_Bcast(&leader, 1, MPI_INT, 0, state->node);
@@ -360,13 +303,14 @@ job_join(struct comm_state *state)
 	enum way way = WAY_NETWORK;
 
 	PMPI_Comm_split(state->comm, 0, state->rank, &state->shadow);
+	own_comm(state->shadow);
 	PMPI_Comm_set_errhandler(state->shadow, MPI_ERRORS_RETURN);
 	way = hosts_find(state);
 	if (way != WAY_NETWORK)
 		return way;
 	job_name_make(state, name);
 	memory_share(state, name);
-	if (preload_settings.nonblocking && (state->queue = queue_start(state)) == NULL)
+	if (worker_is_wanted() && (state->queue = queue_start(state)) == NULL)
 		way = WAY_MEMORY;
 	else if (state->node_rank == 0)
 		channel_join(name, state->host, state->n_hosts, &state->channel, &way);
@@ -383,12 +327,12 @@ has_room_for_job(void)
 	unsigned int looks = 0;
 
 	while (!closed_free() &&
-	       __atomic_load_n(&n_jobs, __ATOMIC_RELAXED) >= preload_settings.max_jobs &&
+	       __atomic_load_n(&n_jobs, __ATOMIC_RELAXED) >= mpi_settings.max_jobs &&
 	       looks < LOOKS_FOR_ROOM) {
 		mpi_progress();
 		nap(looks++);
 	}
-	return __atomic_load_n(&n_jobs, __ATOMIC_RELAXED) < preload_settings.max_jobs;
+	return __atomic_load_n(&n_jobs, __ATOMIC_RELAXED) < mpi_settings.max_jobs;
 }
 
 /*
@@ -407,20 +351,20 @@ way_before_job(const struct comm_state *state, MPI_Comm comm)
 	if (state->size == 1)
 		return WAY_ONE_RANK;
 	way = has_room_for_job() ? WAY_NETWORK : WAY_MANY_JOBS;
-	if (!is_of_this_world(comm, state->size))
+	if (!is_of_this_program(comm, state->size))
 		way = WAY_FOREIGN;
 	return way_agree(comm, way);
 }
 
 struct comm_state *
-state_make(MPI_Comm comm, struct comm_state *begun)
+state_make(const struct collective *call, struct comm_state *begun)
 {
-	struct comm_state *state = begun != NULL ? begun : state_alloc(comm);
+	struct comm_state *state = begun != NULL ? begun : state_alloc(call->comm);
 	enum way way;
 
-	PMPI_Comm_rank(comm, &state->rank);
-	PMPI_Comm_size(comm, &state->size);
-	way = way_before_job(state, comm);
+	PMPI_Comm_rank(call->comm, &state->rank);
+	PMPI_Comm_size(call->comm, &state->size);
+	way = way_before_job(state, call->comm);
 	if (way == WAY_NETWORK) {
 		way = job_join(state);
 		if (way == WAY_NETWORK) {
@@ -437,21 +381,7 @@ state_make(MPI_Comm comm, struct comm_state *begun)
 	if (state->wanted)
 		__atomic_sub_fetch(&n_wanted, 1, __ATOMIC_RELAXED);
 	state->wanted = false;
-	if (begun == NULL && PMPI_Comm_set_attr(comm, keyval, state) != MPI_SUCCESS)
-		no_memory();
+	if (begun == NULL)
+		state_attach(call, state);
 	return state;
-}
-
-void
-state_forget(MPI_Comm comm)
-{
-	PMPI_Comm_delete_attr(comm, keyval);
-}
-
-void
-states_forget(void)
-{
-	/* A program may have started with PMPI_Init. */
-	if (keyval != MPI_KEYVAL_INVALID)
-		PMPI_Comm_free_keyval(&keyval);
 }

@@ -6,7 +6,7 @@
  * refuses may be decided differently: for the other ranks it is no call, and they wait until this
  * rank makes the right one.
  */
-#include "preload.h"
+#include "core.h"
 
 #include <limits.h>
 
@@ -46,7 +46,7 @@ collective_way(const struct collective *call, struct operation *operation, int *
 
 	*error = MPI_SUCCESS;
 	*operation = (struct operation){ .dtype = FANIN_U8, .op = FANIN_SUM, .way = WAY_NETWORK };
-	if (!preload_settings.enabled)
+	if (!mpi_settings.enabled)
 		return WAY_DISABLED;
 	if (call->comm == MPI_COMM_NULL)
 		return WAY_ARGUMENT;
@@ -62,7 +62,7 @@ collective_way(const struct collective *call, struct operation *operation, int *
 		operation->bytes = 0;
 		return WAY_TOO_LARGE;
 	}
-	if (operation->bytes < preload_settings.min_bytes) {
+	if (operation->bytes < mpi_settings.min_bytes) {
 		if (operation->bytes == 0 || !is_reduced(call) ||
 		    !type_is_wrong_in_mpi(call->type, call->op))
 			return WAY_TOO_SMALL;
@@ -91,15 +91,6 @@ collective_way_of_state(const struct collective *call, const struct comm_state *
 	if ((!is_reduced(call) || is_shared) && operation->bytes > INT_MAX)
 		return WAY_TOO_LARGE;
 	return WAY_NETWORK;
-}
-
-/* Passes an error to the communicator's error handler. */
-static int
-error_raise(MPI_Comm comm, int error)
-{
-	if (error != MPI_SUCCESS)
-		PMPI_Comm_call_errhandler(comm, error);
-	return error;
 }
 
 int
@@ -138,7 +129,7 @@ collective_makes_job(const struct collective *call, enum way way, struct comm_st
 	/* A state is also made to record that there is no job. */
 	if (way != WAY_NETWORK && way != WAY_INTERCOMM)
 		return false;
-	return call->kind != COLLECTIVE_BARRIER || state_count_barrier(call->comm, state);
+	return call->kind != COLLECTIVE_BARRIER || state_count_barrier(call, state);
 }
 
 /*
@@ -153,7 +144,7 @@ collective_way_of_arguments(const struct collective *call, size_t bytes, struct 
 	int is_inter = 0, rank, size;
 	enum verdict verdict;
 
-	*error = state_find(call->comm, state);
+	*error = state_find(call, state);
 	if (*error != MPI_SUCCESS)
 		return WAY_ARGUMENT;
 	if (*state != NULL && (*state)->way == WAY_NETWORK) {
@@ -186,7 +177,7 @@ collective_way_if_wanted(const struct collective *call, enum way way, size_t byt
 {
 	int rank, size;
 
-	*error = state_find(call->comm, state);
+	*error = state_find(call, state);
 	if (*error != MPI_SUCCESS || *state == NULL || !(*state)->wanted)
 		return way;
 	PMPI_Comm_rank(call->comm, &rank);
@@ -221,17 +212,13 @@ collective_take(const struct collective *call, int *result)
 		way = collective_way_if_wanted(call, way, operation.bytes, &state, &error);
 	if (way != WAY_DISABLED && way != WAY_ARGUMENT && error == MPI_SUCCESS &&
 	    collective_makes_job(call, way, state))
-		state = state_make(call->comm, state);
+		state = state_make(call, state);
 	if (way == WAY_NETWORK)
 		way = state == NULL ? WAY_NO_JOB_YET
 				    : collective_way_of_state(call, state, &operation);
 	if (way != WAY_NETWORK)
 		return collective_to_mpi(call, way, operation.bytes, error, result);
-	queue_hold(state->queue);
-	state->in_background = false;
-	*result = collective_carry_out(state, call, &operation);
-	queue_release(state->queue);
-	error_raise(call->comm, *result);
+	*result = error_raise(call->comm, collective_wait(state, call, &operation));
 	return true;
 }
 
@@ -245,7 +232,7 @@ collective_start(const struct collective *call, MPI_Request *req, int *result)
 
 	if (way == WAY_NETWORK && req == NULL)
 		way = WAY_ARGUMENT;
-	if (way == WAY_NETWORK && !preload_settings.nonblocking)
+	if (way == WAY_NETWORK && !mpi_settings.nonblocking)
 		way = WAY_NONBLOCKING;
 	if (way == WAY_NETWORK)
 		way = collective_way_of_arguments(call, operation.bytes, &state, &error);
@@ -253,7 +240,7 @@ collective_start(const struct collective *call, MPI_Request *req, int *result)
 		way = state == NULL ? WAY_NO_JOB_YET
 				    : collective_way_of_state(call, state, &operation);
 		if (way == WAY_NO_JOB_YET && call->kind != COLLECTIVE_BARRIER)
-			state_want(call->comm, state);
+			state_want(call, state);
 	}
 	if (way != WAY_NETWORK)
 		return collective_to_mpi(call, way, operation.bytes, error, result);

@@ -6,7 +6,7 @@
  * without MPI_Finalize, by MPI_Abort or by exit, the rank prints the message itself. The report
  * counts the causes of each message.
  */
-#include "preload.h"
+#include "core.h"
 
 #include <ctype.h>
 #include <pthread.h>
@@ -37,7 +37,7 @@ struct message {
 static struct message messages[MAX_REASONS];
 static unsigned int n_messages;
 static pthread_mutex_t lock = PTHREAD_MUTEX_INITIALIZER;
-static int world_rank;
+static int library_rank;
 static pid_t process; /* the process that MPI knows, not one that it has forked */
 static int n_taken;   /* at rank 0 */
 static bool is_over;  /* nothing may be sent any more */
@@ -45,7 +45,7 @@ static bool is_over;  /* nothing may be sent any more */
 void
 messages_init(void)
 {
-	PMPI_Comm_rank(MPI_COMM_WORLD, &world_rank);
+	PMPI_Comm_rank(library_comm, &library_rank);
 	process = getpid();
 }
 
@@ -106,7 +106,7 @@ message_say(struct message *message)
 static void
 message_send(struct message *message)
 {
-	if (PMPI_Isend(&message->told, (int)sizeof(message->told), MPI_BYTE, 0, TAG, preload_comm,
+	if (PMPI_Isend(&message->told, (int)sizeof(message->told), MPI_BYTE, 0, TAG, library_comm,
 		       &message->req) == MPI_SUCCESS)
 		message->is_sent = true;
 	else
@@ -129,7 +129,7 @@ say(const char *reason, bool at_once, const char *format, ...)
 		print(text);
 	} else {
 		message->count++;
-		if (world_rank == 0 || at_once || is_over)
+		if (library_rank == 0 || at_once || is_over)
 			message_say(message);
 		else if (!message->is_sent && !message->said)
 			message_send(message);
@@ -163,7 +163,7 @@ messages_look(void)
 	MPI_Message arrived;
 	int there;
 
-	if (PMPI_Improbe(MPI_ANY_SOURCE, TAG, preload_comm, &there, &arrived, MPI_STATUS_IGNORE) ==
+	if (PMPI_Improbe(MPI_ANY_SOURCE, TAG, library_comm, &there, &arrived, MPI_STATUS_IGNORE) ==
 		    MPI_SUCCESS &&
 	    there)
 		message_take(&arrived);
@@ -180,16 +180,16 @@ counts_add(void)
 
 	for (unsigned int i = 0; i < n_messages; i++)
 		keys[i] = messages[i].told.key;
-	PMPI_Bcast(keys, MAX_REASONS, MPI_UINT64_T, 0, preload_comm);
+	PMPI_Bcast(keys, MAX_REASONS, MPI_UINT64_T, 0, library_comm);
 	for (unsigned int i = 0; i < MAX_REASONS; i++)
 		for (unsigned int k = 0; k < n_messages; k++)
 			if (messages[k].told.key == keys[i])
 				counts[i] = messages[k].count;
 	/* MPICH's MPI_Reduce is wrong for some placements of ranks, so this is not one. */
 	if (PMPI_Allreduce(MPI_IN_PLACE, counts, MAX_REASONS, MPI_UINT64_T, MPI_SUM,
-			   preload_comm) != MPI_SUCCESS)
+			   library_comm) != MPI_SUCCESS)
 		return;
-	for (unsigned int i = 0; i < n_messages && world_rank == 0; i++)
+	for (unsigned int i = 0; i < n_messages && library_rank == 0; i++)
 		messages[i].count = counts[i];
 }
 
@@ -202,12 +202,12 @@ messages_finish(void)
 	for (unsigned int i = 0; i < n_messages; i++)
 		n_sent += messages[i].is_sent;
 	PMPI_Allreduce((int[]){ n_sent, (int)n_messages }, n_all, 2, MPI_INT, MPI_SUM,
-		       preload_comm);
+		       library_comm);
 	is_over = true;
 	if (n_all[1] == 0)
 		return;
-	while (world_rank == 0 && n_taken < n_all[0] &&
-	       PMPI_Mprobe(MPI_ANY_SOURCE, TAG, preload_comm, &arrived, MPI_STATUS_IGNORE) ==
+	while (library_rank == 0 && n_taken < n_all[0] &&
+	       PMPI_Mprobe(MPI_ANY_SOURCE, TAG, library_comm, &arrived, MPI_STATUS_IGNORE) ==
 		       MPI_SUCCESS)
 		message_take(&arrived);
 	for (unsigned int i = 0; i < n_messages; i++)

@@ -10,7 +10,7 @@
 #ifndef FANIN_BINDINGS_MPI_NETWORK_H
 #define FANIN_BINDINGS_MPI_NETWORK_H
 
-#include "preload.h"
+#include "core.h"
 
 /* A call that is being carried out. */
 struct step {

@@ -5,7 +5,7 @@
  * combines by the operators that are made here, never by its own, which some MPI libraries have
  * wrong for some types.
  */
-#include "preload.h"
+#include "core.h"
 
 #include "handlers/kernels/kernels.h"
 

@@ -1,95 +1,43 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /*
- * The nonblocking calls of a communicator with a job. A thread carries them out in the program's
- * order, while the program computes. The request of each is a generalized request of MPI, which all
- * MPI calls accept. Calls that can be posted are in progress together. Blocking calls of the
- * communicator wait until the queue is empty, so that one thread at a time carries out its
- * collectives, and no lock is held during a wait.
+ * The calls of a communicator with a job that its worker carries out, in the program's order, while
+ * the program computes. Calls that can be posted are in progress together. In the library to
+ * preload these are the nonblocking calls: its blocking calls wait until the queue is empty, so
+ * that one thread at a time carries out a communicator's collectives, and no lock is held during a
+ * wait. In Open MPI's component these are all calls.
  */
-#include "preload.h"
+#include "core.h"
 
 #include <pthread.h>
-#include <signal.h>
 #include <stdlib.h>
-#include <time.h>
 
-/*
- * Interval at which a job without collectives is looked after: the manager may be gone, or back,
- * which takes several looks.
- */
-#define IDLE_NS 100000000
-#define NS_PER_SECOND 1000000000
 /* Maximum of collectives in progress in the network. */
 #define MAX_POSTED 16
 
-/* A nonblocking call. Its request and its queue hold it. */
+/* A call. */
 struct entry {
 	struct collective call;
 	struct operation operation;
-	MPI_Request req;
+	struct own_request *request;
 	bool owns_type, owns_send_type;
 	bool errors_are_fatal;
-	uint32_t n_holders; /* atomic */
-	int error;          /* the request's error when it completes */
 	int status;
-	fanin_request *posted;   /* NULL: it could not be posted */
-	struct entry *next;      /* in its queue */
-	struct entry *next_open; /* of all queues */
+	fanin_request *posted; /* NULL: it could not be posted */
+	struct entry *next;
 };
-
-/*
- * Entries of all queues that are not complete. The pointer to the first one is the only part that
- * is read without the lock.
- */
-static struct entry *open_entries;
-static pthread_mutex_t open_lock = PTHREAD_MUTEX_INITIALIZER;
 
 struct queue {
 	struct comm_state *state;
-	pthread_t thread;
+	struct worker *worker;
 	pthread_mutex_t lock;
-	pthread_cond_t added;
 	struct entry *first, **last;
 	bool ends;
 	bool held;       /* a blocking call uses the channel */
 	uint32_t n_open; /* entries that are not complete; atomic */
-	/* Only the queue's thread uses these: entries that are posted, oldest first. */
+	/* Only the queue's worker uses these: entries that are posted, oldest first. */
 	struct entry *posted[MAX_POSTED];
 	unsigned int n_posted;
 };
-
-/* Called by MPI when the program waits for the request or tests it. */
-static int
-entry_query(void *entry, MPI_Status *status)
-{
-	const struct entry *done = entry;
-
-	PMPI_Status_set_elements(status, MPI_BYTE, 0);
-	PMPI_Status_set_cancelled(status, 0);
-	status->MPI_SOURCE = MPI_UNDEFINED;
-	status->MPI_TAG = MPI_UNDEFINED;
-	status->MPI_ERROR = done->error;
-	return done->error;
-}
-
-static int
-entry_release(void *of_request)
-{
-	struct entry *entry = of_request;
-
-	if (__atomic_sub_fetch(&entry->n_holders, 1, __ATOMIC_ACQ_REL) == 0)
-		free(entry);
-	return MPI_SUCCESS;
-}
-
-/* Collectives can't be cancelled. */
-static int
-entry_cancel(void *entry, int is_complete)
-{
-	(void)entry;
-	(void)is_complete;
-	return MPI_SUCCESS;
-}
 
 /* Copies a type: the program may free it while its call is in progress. */
 static bool
@@ -103,54 +51,18 @@ type_keep(MPI_Datatype *type)
 }
 
 static void
-entry_open(struct entry *entry)
-{
-	pthread_mutex_lock(&open_lock);
-	entry->next_open = open_entries;
-	__atomic_store_n(&open_entries, entry, __ATOMIC_RELAXED);
-	pthread_mutex_unlock(&open_lock);
-}
-
-static void
-entry_close(const struct entry *entry)
-{
-	struct entry **link;
-
-	pthread_mutex_lock(&open_lock);
-	for (link = &open_entries; *link != entry; link = &(*link)->next_open)
-		;
-	__atomic_store_n(link, entry->next_open, __ATOMIC_RELAXED);
-	pthread_mutex_unlock(&open_lock);
-}
-
-static void
 entry_complete(struct queue *queue, struct entry *entry, int error)
 {
-	entry->error = error;
-	if (error != MPI_SUCCESS && entry->errors_are_fatal && !states_give_up())
-		PMPI_Abort(MPI_COMM_WORLD, error);
+	struct own_request *request = entry->request;
+	const bool is_fatal = entry->errors_are_fatal;
+
 	if (entry->owns_type)
 		PMPI_Type_free(&entry->call.type);
 	if (entry->owns_send_type)
 		PMPI_Type_free(&entry->call.send_type);
-	PMPI_Grequest_complete(entry->req);
-	entry_close(entry);
-	entry_release(entry);
+	free(entry);
 	__atomic_sub_fetch(&queue->n_open, 1, __ATOMIC_RELEASE);
-}
-
-bool
-request_is_open(MPI_Request req)
-{
-	const struct entry *entry;
-
-	if (__atomic_load_n(&open_entries, __ATOMIC_RELAXED) == NULL)
-		return false;
-	pthread_mutex_lock(&open_lock);
-	for (entry = open_entries; entry != NULL && entry->req != req; entry = entry->next_open)
-		;
-	pthread_mutex_unlock(&open_lock);
-	return entry != NULL;
+	request_complete(request, error, is_fatal);
 }
 
 /*
@@ -160,15 +72,13 @@ request_is_open(MPI_Request req)
 static void
 queue_sleep(struct queue *queue)
 {
-	struct timespec until;
+	bool woken;
 
-	clock_gettime(CLOCK_MONOTONIC, &until);
-	until.tv_nsec += IDLE_NS;
-	until.tv_sec += until.tv_nsec / NS_PER_SECOND;
-	until.tv_nsec %= NS_PER_SECOND;
-	if (pthread_cond_timedwait(&queue->added, &queue->lock, &until) == 0)
-		return;
-	if (queue->first == NULL && !queue->held && !queue->ends && queue->state->channel != NULL)
+	pthread_mutex_unlock(&queue->lock);
+	woken = worker_sleep(queue->worker);
+	pthread_mutex_lock(&queue->lock);
+	if (!woken && queue->first == NULL && !queue->held && !queue->ends &&
+	    queue->state->channel != NULL)
 		fanin_progress(queue->state->channel->ctx);
 }
 
@@ -284,9 +194,6 @@ struct queue *
 queue_start(struct comm_state *state)
 {
 	struct queue *queue = calloc(1, sizeof(*queue));
-	pthread_condattr_t clock;
-	sigset_t all, before;
-	int error;
 
 	if (queue == NULL)
 		return NULL;
@@ -294,17 +201,9 @@ queue_start(struct comm_state *state)
 	queue->last = &queue->first;
 	queue->held = true;
 	pthread_mutex_init(&queue->lock, NULL);
-	pthread_condattr_init(&clock);
-	pthread_condattr_setclock(&clock, CLOCK_MONOTONIC);
-	pthread_cond_init(&queue->added, &clock);
-	pthread_condattr_destroy(&clock);
-	/* The program's signals are for its own threads. */
-	sigfillset(&all);
-	pthread_sigmask(SIG_BLOCK, &all, &before);
-	error = pthread_create(&queue->thread, NULL, queue_run, queue);
-	pthread_sigmask(SIG_SETMASK, &before, NULL);
-	if (error == 0)
+	if (worker_start(queue_run, queue, &queue->worker))
 		return queue;
+	pthread_mutex_destroy(&queue->lock);
 	free(queue);
 	return NULL;
 }
@@ -312,9 +211,7 @@ queue_start(struct comm_state *state)
 void
 queue_wake(struct queue *queue)
 {
-	pthread_mutex_lock(&queue->lock);
-	pthread_cond_signal(&queue->added);
-	pthread_mutex_unlock(&queue->lock);
+	worker_wake(queue->worker);
 }
 
 void
@@ -324,11 +221,10 @@ queue_end(struct queue *queue)
 		return;
 	pthread_mutex_lock(&queue->lock);
 	queue->ends = true;
-	pthread_cond_signal(&queue->added);
 	pthread_mutex_unlock(&queue->lock);
+	queue_wake(queue);
 	queue_drain(queue);
-	pthread_join(queue->thread, NULL);
-	pthread_cond_destroy(&queue->added);
+	worker_join(queue->worker);
 	pthread_mutex_destroy(&queue->lock);
 	free(queue);
 }
@@ -374,10 +270,6 @@ queue_release(struct queue *queue)
 		queue_set_held(queue, false);
 }
 
-/*
- * True if an error ends the program. MPI does not associate these requests with a communicator, and
- * passes their errors to MPI_COMM_WORLD's handler.
- */
 bool
 errors_are_fatal(MPI_Comm comm)
 {
@@ -399,25 +291,22 @@ queue_add(struct queue *queue, const struct collective *call, const struct opera
 
 	if (entry == NULL)
 		no_memory();
-	*entry = (struct entry){
-		.call = *call, .operation = *operation, .error = MPI_ERR_OTHER, .n_holders = 2
-	};
-	if (PMPI_Grequest_start(entry_query, entry_release, entry_cancel, entry, &entry->req) !=
-	    MPI_SUCCESS)
+	*entry = (struct entry){ .call = *call,
+				 .operation = *operation,
+				 .errors_are_fatal = errors_are_fatal(call->comm) };
+	entry->request = request_make(call->comm, req);
+	if (entry->request == NULL)
 		no_memory();
 	/* The program may free the communicator, too, before the call is done. */
 	entry->call.comm = queue->state->shadow;
-	entry->errors_are_fatal = errors_are_fatal(call->comm);
 	if (call->kind != COLLECTIVE_BARRIER)
 		entry->owns_type = type_keep(&entry->call.type);
 	if (call->kind == COLLECTIVE_ALLGATHER && call->send != MPI_IN_PLACE)
 		entry->owns_send_type = type_keep(&entry->call.send_type);
-	*req = entry->req;
-	entry_open(entry);
 	__atomic_add_fetch(&queue->n_open, 1, __ATOMIC_RELAXED);
 	pthread_mutex_lock(&queue->lock);
 	*queue->last = entry;
 	queue->last = &entry->next;
-	pthread_cond_signal(&queue->added);
 	pthread_mutex_unlock(&queue->lock);
+	queue_wake(queue);
 }

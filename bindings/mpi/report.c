@@ -3,7 +3,7 @@
  * Counters of the program's collectives, calls and bytes by where they went. Rank 0 prints the sums
  * of all ranks in MPI_Finalize.
  */
-#include "preload.h"
+#include "core.h"
 
 #include <inttypes.h>
 #include <stdio.h>
@@ -190,12 +190,12 @@ report_print(void)
 	FILE *out = stderr;
 	int rank, status;
 
-	if (!preload_settings.report)
+	if (!mpi_settings.report)
 		return;
-	PMPI_Comm_rank(MPI_COMM_WORLD, &rank);
+	PMPI_Comm_rank(library_comm, &rank);
 	/* MPICH's MPI_Reduce is wrong for some placements of ranks, so this is not one. */
 	status = PMPI_Allreduce(MPI_IN_PLACE, &all, (int)(sizeof(all) / sizeof(uint64_t)),
-				MPI_UINT64_T, MPI_SUM, MPI_COMM_WORLD);
+				MPI_UINT64_T, MPI_SUM, library_comm);
 	if (rank != 0)
 		return;
 	if (status != MPI_SUCCESS) {
@@ -208,7 +208,7 @@ report_print(void)
 			path);
 		out = stderr;
 	}
-	(preload_settings.report_json ? print_json : print_text)(out, &all);
+	(mpi_settings.report_json ? print_json : print_text)(out, &all);
 	if (out != stderr)
 		fclose(out);
 }

@@ -9,7 +9,7 @@
  * those at both ends of a type. NaNs and zeros of both signs are not among them: MPI defines
  * neither.
  */
-#include "preload.h"
+#include "core.h"
 
 #include <stdlib.h>
 #include <string.h>
@@ -172,7 +172,7 @@ self_test(void)
 	free(trial);
 	/* The ranks combine by this library's operator, since MPI's own may be wrong. */
 	if (PMPI_Allreduce(MPI_IN_PLACE, findings, N_TYPES * (int)sizeof(*findings), MPI_BYTE,
-			   operator_own(FANIN_BOR), MPI_COMM_WORLD) != MPI_SUCCESS)
+			   operator_own(FANIN_BOR), library_comm) != MPI_SUCCESS)
 		PMPI_Abort(MPI_COMM_WORLD, 1);
 	for (unsigned int i = 0; i < N_TYPES; i++)
 		findings_some_wrong = findings_some_wrong || findings[i].wrong != 0;

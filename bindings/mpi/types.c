@@ -4,7 +4,7 @@
  * that are not in the tables go to MPI: user-defined operators, pair types, long double, products
  * of complex numbers.
  */
-#include "preload.h"
+#include "core.h"
 
 #include <limits.h>
 #include <stdlib.h>

@@ -1,23 +1,23 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /*
- * A library to preload into MPI programs: it carries out collectives in the network, through the
- * public host library, and hands all others to MPI by its profiling interface (docs/mpi.md). One
- * source for all MPI libraries, compiled for each.
+ * What the two doors of MPI programs share: the library to preload (preload/) and Open MPI's
+ * component (component/). Both carry out collectives in the network, through the public host
+ * library, and hand all others to MPI (docs/mpi.md). The code here is compiled for each door and
+ * each MPI library, and calls MPI by its profiling interface; at the end of this file stands what a
+ * door provides.
  *
  * The decision that a call goes into the network depends only on values that are the same on all
  * ranks of its communicator: the bytes of its signature, type and operator, the communicator's
  * state. Any other rule makes ranks wait for each other forever.
  */
-#ifndef FANIN_BINDINGS_MPI_PRELOAD_H
-#define FANIN_BINDINGS_MPI_PRELOAD_H
+#ifndef FANIN_BINDINGS_MPI_CORE_H
+#define FANIN_BINDINGS_MPI_CORE_H
 
 #include <fanin/fanin.h>
 #include <fenv.h>
 #include <mpi.h>
 #include <stdbool.h>
 #include <stdint.h>
-
-#define PRELOAD_EXPORT __attribute__((visibility("default")))
 
 /* The collectives that may go into the network, and their names in the report. */
 #define COLLECTIVE_KINDS(X)                                                                        \
@@ -85,6 +85,7 @@ struct collective {
 	MPI_Op op;
 	int root;
 	MPI_Comm comm;
+	void *module; /* where Open MPI's component keeps the communicator's state */
 };
 
 /* A call as an operation of the network. */
@@ -95,25 +96,30 @@ struct operation {
 	enum way way; /* counted if the network does it: NETWORK or MPI_WRONG */
 };
 
-/* Settings, the same on all ranks of MPI_COMM_WORLD: rank 0's environment and fanin.conf. */
+/* Settings, the same on all ranks of library_comm. */
 struct settings {
 	uint64_t min_bytes;
 	uint32_t max_jobs;
 	uint32_t timeout_ms;
 	bool enabled;
-	bool nonblocking; /* nonblocking calls go into the network, too: MPI has MPI_THREAD_MULTIPLE
-			   */
+	bool nonblocking; /* nonblocking calls go into the network, too */
 	bool job_at_init; /* MPI_COMM_WORLD gets its job in MPI_Init */
 	bool report, report_json;
 };
-extern struct settings preload_settings;
+extern struct settings mpi_settings;
 
+/* settings.c */
+void settings_read(void);
 #define SETTING_LEN 4096
-/*
- * Reads a variable of the environment or fanin.conf into `text`, and returns it; NULL: it is not
- * set.
- */
-const char *setting_text(const char *name, char text[SETTING_LEN]);
+/* Reads a variable of the environment or fanin.conf, as setting_text does. */
+const char *setting_of_fanin(const char *name, char text[SETTING_LEN]);
+
+/* nap.c: leaves the core to others, as nap does for a thread. */
+void thread_nap(unsigned int looks);
+
+/* library.c: starts and ends what the doors share, on all ranks of library_comm. */
+void library_start(void);
+void library_finish(void);
 
 /*
  * A communicator's membership in a job; only leaders of hosts have one. One thread at a time uses
@@ -123,9 +129,9 @@ const char *setting_text(const char *name, char text[SETTING_LEN]);
 struct channel {
 	fanin_ctx *ctx;
 	fanin_comm *comm;
-	bool sleeps;               /* in fanin_wait, which must be interrupted */
-	unsigned int driven_waits; /* further waits that drive MPI's progress all the time */
-	unsigned int next_driven_waits;
+	bool sleeps;                    /* in fanin_wait, which must be interrupted */
+	unsigned int driven_waits;      /* further waits that drive MPI's progress all the time */
+	unsigned int next_driven_waits; /* 0: there was no long wait yet */
 };
 
 /* How a communicator with a job carries out its collectives. */
@@ -148,9 +154,9 @@ struct comm_state {
 	bool wanted;  /* NO_JOB_YET: a nonblocking call wants the job, which the next blocking one
 			 makes */
 	uint32_t barriers;  /* NO_JOB_YET: number of barriers that have gone to MPI */
-	bool in_background; /* the queue's thread carries out its collectives, and leaves the core
+	bool in_background; /* the queue's worker carries out its collectives, and leaves the core
 			       to others */
-	bool ends_program;  /* an error of the call that the queue's thread carries out ends the
+	bool ends_program;  /* an error of the call that the queue's worker carries out ends the
 			       program */
 	int rank, size;
 	uint64_t calls;        /* collectives that this rank has posted, carried out or failed */
@@ -238,7 +244,7 @@ void local_combine(enum fanin_dtype dtype, enum fanin_op op, void *acc, const vo
 /* self_test.c */
 /* True if MPI's own reductions are wrong for some type and operator. */
 extern bool findings_some_wrong;
-/* Finds the types and operators that any rank's MPI has wrong. Collective on MPI_COMM_WORLD. */
+/* Finds the types and operators that any rank's MPI has wrong. Collective on library_comm. */
 void self_test(void);
 
 /* messages.c */
@@ -289,29 +295,25 @@ enum verdict arguments_judge(const struct collective *call, size_t bytes, int ra
 bool operator_holds(const struct collective *call);
 
 /* communicators.c */
-int states_init(void);
-/*
- * Finds the communicator's state. *state is NULL if it has none yet. Returns an error of MPI, which
- * has been passed to its handler.
- */
-int state_find(MPI_Comm comm, struct comm_state **state);
 /*
  * Records that a nonblocking call would have used a job, which the next blocking one makes. Local.
  * state: as it was found.
  */
-void state_want(MPI_Comm comm, struct comm_state *state);
+void state_want(const struct collective *call, struct comm_state *state);
 /*
  * Counts a barrier that had no job to use. Local. Returns true if there have been enough barriers
  * that this one makes a job.
  */
-bool state_count_barrier(MPI_Comm comm, struct comm_state *state);
+bool state_count_barrier(const struct collective *call, struct comm_state *state);
 /* True if some communicator wants a job. */
 bool states_are_wanted(void);
 /*
  * Makes the state, or completes one with NO_JOB_YET, in a blocking call of all ranks, and joins a
  * job if all can.
  */
-struct comm_state *state_make(MPI_Comm comm, struct comm_state *begun);
+struct comm_state *state_make(const struct collective *call, struct comm_state *begun);
+/* Ends the state of a communicator that is being freed. A state with a job outlives it. */
+void state_drop(struct comm_state *state);
 /* Prints that there is no memory, and ends the program: the ranks could not agree on anything. */
 void no_memory(void) __attribute__((noreturn));
 
@@ -332,40 +334,30 @@ void state_fail(struct comm_state *state, int status, bool ends_program);
 /* Waits for the end of the agreement that this rank has begun. */
 void state_wait_agreed(struct comm_state *state);
 /*
- * True if the queue's thread has an agreement to finish or a job to leave, which it does once its
+ * True if the queue's worker has an agreement to finish or a job to leave, which it does once its
  * queue is empty.
  */
 bool state_has_duty(const struct comm_state *state);
 void state_do_duty(struct comm_state *state);
 enum phase state_phase(const struct comm_state *state);
 /*
- * Ends the communicator's job before the communicator is freed: in the background, or together with
- * all ranks if there are no queues. Returns an error of MPI, which has been passed to its handler,
- * if there is no such communicator.
+ * Begins to end the job of a communicator that is being freed, in the background if the state has a
+ * queue. Does not wait for nonblocking calls in progress: other ranks may not have made theirs.
  */
-int comm_close(const MPI_Comm *comm);
-/* Waits for queued calls of the communicator. Returns the same errors. */
-int comm_drain(const MPI_Comm *comm);
+void state_close_begin(struct comm_state *state);
+/* Waits for its end, and frees what the state has. */
+void state_close_end(struct comm_state *state);
+/*
+ * Frees the states of communicators that the program has freed. Returns false if the jobs of some
+ * have not ended.
+ */
+bool closed_free(void);
 /*
  * Waits until the jobs of communicators that the program has freed have ended, for about a second
  * at most.
  */
 void closed_wait(void);
 
-/* progress.c */
-/* All processes of MPI_COMM_WORLD, for the library's own messages. */
-extern MPI_Comm preload_comm;
-int progress_init(void);
-void progress_finish(void);
-/* Drives the progress of MPI's operations. */
-void mpi_progress(void);
-/* Leaves the core to others for some time, which grows with the number of looks without progress.
- */
-void nap(unsigned int looks);
-/* Waits for a request of MPI, if it was posted. Returns an MPI error. */
-int mpi_finish(int posted, MPI_Request *req, bool in_background);
-/* The same for operations that all ranks do in any case, in MPI_Finalize at the latest. */
-int mpi_finish_surely(MPI_Request *req, bool in_background);
 /*
  * Calls MPI. In the background it uses the nonblocking call `iname`: MPI's own waits would take a
  * core. All ranks do the same.
@@ -384,10 +376,6 @@ int channel_join(const char *job_name, int rank, int size, struct channel **chan
  * has not posted then fail at the others.
  */
 void channel_leave(struct channel *channel, bool at_once);
-/* Waits, and drives MPI's progress meanwhile. */
-int channel_wait(struct channel *channel, fanin_request **req);
-/* Waits without MPI's progress, for at most 0.1 s. Returns FANIN_IN_PROGRESS then. */
-int channel_wait_some(struct channel *channel, fanin_request **req);
 int channel_wait_quietly(struct channel *channel, fanin_request **req);
 
 /* network.c: these return a fanin_status. */
@@ -427,11 +415,11 @@ void shared_free(struct shared *shared);
  */
 int collective_by_mpi(const struct collective *call, MPI_Comm comm, bool in_background);
 
-/* queue.c: the nonblocking calls of a communicator with a job. */
+/* queue.c: calls of a communicator with a job that a worker carries out in the background. */
 struct queue *queue_start(struct comm_state *state);
-/* Wakes the queue's thread, as it has a duty. queue: not NULL. */
+/* Wakes the queue's worker, as it has a duty. queue: not NULL. */
 void queue_wake(struct queue *queue);
-/* Waits for queued calls, and ends the queue's thread. queue: may be NULL. */
+/* Waits for queued calls, and ends the queue's worker. queue: may be NULL. */
 void queue_end(struct queue *queue);
 /* Returns the number of calls that are not done. queue: may be NULL. */
 uint32_t queue_open(const struct queue *queue);
@@ -441,7 +429,7 @@ uint32_t queue_open(const struct queue *queue);
 void queue_drain(struct queue *queue);
 /*
  * queue_hold does the same, and gives the caller the channel until it releases the queue, whose
- * thread otherwise looks after an idle job. A new queue is held.
+ * worker otherwise looks after an idle job. A new queue is held.
  */
 void queue_hold(struct queue *queue);
 void queue_release(struct queue *queue);
@@ -451,11 +439,6 @@ void queue_add(struct queue *queue, const struct collective *call,
 
 /* True if errors of the communicator end the program. */
 bool errors_are_fatal(MPI_Comm comm);
-/* True if the request is that of a call in progress. Thread-safe. */
-bool request_is_open(MPI_Request req);
-
-/* requests.c: waits for those requests that belong to calls in a queue. */
-void requests_wait(int n, const MPI_Request reqs[]);
 
 /* decide.c */
 /* True if the call is done, with its return value in *result; false: MPI has to do it. */
@@ -473,5 +456,78 @@ int collective_carry_out(struct comm_state *state, const struct collective *call
 void report_count(enum collective_kind kind, enum way way, uint64_t bytes);
 void report_communicator(enum way way);
 void report_print(void);
+
+/*
+ * What a door provides.
+ *
+ * All processes of MPI_COMM_WORLD that use the door with the same settings, for the library's own
+ * messages and for what they agree on when they start.
+ */
+extern MPI_Comm library_comm;
+/*
+ * Reads a setting of the door into `text`, and returns it; NULL: it is not set. name: as in the
+ * environment, such as FANIN_MPI_MIN_BYTES.
+ */
+const char *setting_text(const char *name, char text[SETTING_LEN]);
+/*
+ * Finds the state of the call's communicator. *state is NULL if it has none yet. Returns an error
+ * of MPI, which has been passed to its handler.
+ */
+int state_find(const struct collective *call, struct comm_state **state);
+/* Keeps the state with the call's communicator. */
+void state_attach(const struct collective *call, struct comm_state *state);
+/* Says that the communicator is the library's own, whose calls all go to MPI. */
+void own_comm(MPI_Comm comm);
+/* Passes an error to the communicator's error handler, unless MPI does so itself. */
+int error_raise(MPI_Comm comm, int error);
+
+/* Drives the progress of MPI's operations. */
+void mpi_progress(void);
+/* Leaves the core to others for some time, which grows with the number of looks without progress.
+ */
+void nap(unsigned int looks);
+/* Waits for a request of MPI, if it was posted. Returns an MPI error. */
+int mpi_finish(int posted, MPI_Request *req, bool in_background);
+/* The same for operations that all ranks do in any case, in MPI_Finalize at the latest. */
+int mpi_finish_surely(MPI_Request *req, bool in_background);
+
+/* Waits, and drives MPI's progress meanwhile. */
+int channel_wait(struct channel *channel, fanin_request **req);
+/* Waits without MPI's progress, for at most 0.1 s. Returns FANIN_IN_PROGRESS then. */
+int channel_wait_some(struct channel *channel, fanin_request **req);
+
+/* A worker carries out a queue's calls beside the program. */
+struct worker;
+/* True if queues are to have workers. */
+bool worker_is_wanted(void);
+/*
+ * Starts run(arg). started: set before run begins. Returns false if there are no resources.
+ */
+bool worker_start(void *(*run)(void *), void *arg, struct worker **started);
+/* Wakes a worker that sleeps, or its next sleep. Thread-safe. */
+void worker_wake(struct worker *worker);
+/*
+ * Called by the worker: sleeps until it is woken. Returns false if the job, which has been idle,
+ * should be looked after.
+ */
+bool worker_sleep(struct worker *worker);
+/* Waits for the end of the worker, which returns from run, and frees it. */
+void worker_join(struct worker *worker);
+/*
+ * Leaves the job by channel_leave; a worker that drives MPI's progress does not stop it meanwhile.
+ * channel: may be NULL.
+ */
+void worker_leave(struct channel *channel, bool at_once);
+
+/* The request of a call that a worker carries out. */
+struct own_request;
+/* Makes it. comm: the program's communicator. Returns NULL if there is no memory. */
+struct own_request *request_make(MPI_Comm comm, MPI_Request *req);
+/* Completes it. ends_program: an error of it ends the program. Called by a worker. */
+void request_complete(struct own_request *request, int error, bool ends_program);
+
+/* Carries out a blocking call of a communicator with a job. Returns an MPI error. */
+int collective_wait(struct comm_state *state, const struct collective *call,
+		    const struct operation *operation);
 
 #endif

@@ -54,7 +54,7 @@
 					      MPI_Comm comm)                                       \
 	{                                                                                          \
 		CARRY_OUT(REDUCE_CALL,                                                             \
-			  preload_settings.enabled                                                 \
+			  mpi_settings.enabled                                                     \
 				  ? REDUCE_BY_MPI(suffix, false, send, recv, count, type, FOR_MPI, \
 						  root, comm)                                      \
 				  : PMPI_Reduce##suffix(send, recv, count, type, op, root, comm)); \

@@ -2,14 +2,9 @@
 /* The start and end of the program, and the end of communicators. */
 #include "preload.h"
 
-#include <errno.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
-
-#define DEFAULT_MIN_BYTES 1024
-#define DEFAULT_MAX_JOBS 8
-#define DEFAULT_TIMEOUT_MS 5000
 
 /* MPICH's maximum; Open MPI's is smaller. */
 #define LONGEST_VERSION 8192
@@ -20,58 +15,21 @@
 #endif
 static const char *const library_names[] = { "libfanin-mpi-mpich.so", "libfanin-mpi-openmpi.so" };
 
-struct settings preload_settings;
 /* Between MPI_Init and MPI_Finalize; not if the program has started with PMPI_Init. */
 static bool has_started;
 
-/* An invalid file is reported by the code that joins the first job. */
 const char *
 setting_text(const char *name, char text[SETTING_LEN])
 {
-	return fanin_setting(name, text, SETTING_LEN) == FANIN_OK && text[0] != '\0' ? text : NULL;
+	return setting_of_fanin(name, text);
 }
 
-/* Reads a number of the settings. An invalid value is reported, and replaced by the default. */
-static uint64_t
-setting(const char *name, uint64_t least, uint64_t most, uint64_t value)
+int
+error_raise(MPI_Comm comm, int error)
 {
-	char buffer[SETTING_LEN];
-	const char *text = setting_text(name, buffer);
-	unsigned long long found;
-	char *end;
-
-	if (text == NULL)
-		return value;
-	errno = 0;
-	found = strtoull(text, &end, 10);
-	if (*text < '0' || *text > '9' || *end != '\0' || errno != 0 || found < least ||
-	    found > most) {
-		fprintf(stderr,
-			"fanin-mpi: %s: found '%s', expected a number from %llu to %llu; it is %llu\n",
-			name, text, (unsigned long long)least, (unsigned long long)most,
-			(unsigned long long)value);
-		return value;
-	}
-	return found;
-}
-
-static void
-settings_read(void)
-{
-	char buffer[SETTING_LEN];
-	const char *report = setting_text("FANIN_MPI_REPORT", buffer);
-
-	preload_settings = (struct settings){
-		.enabled = setting("FANIN_MPI", 0, 1, 1) != 0,
-		.nonblocking = setting("FANIN_MPI_NONBLOCKING", 0, 1, 1) != 0,
-		.job_at_init = setting("FANIN_MPI_JOB_AT_INIT", 0, 1, 0) != 0,
-		.min_bytes = setting("FANIN_MPI_MIN_BYTES", 1, UINT64_MAX, DEFAULT_MIN_BYTES),
-		.max_jobs = (uint32_t)setting("FANIN_MPI_MAX_JOBS", 0, 4096, DEFAULT_MAX_JOBS),
-		.timeout_ms = (uint32_t)setting("FANIN_MPI_TIMEOUT_MS", 100, 3600000,
-						DEFAULT_TIMEOUT_MS),
-		.report = report != NULL && strcmp(report, "0") != 0,
-		.report_json = report != NULL && strcmp(report, "json") == 0,
-	};
+	if (error != MPI_SUCCESS)
+		PMPI_Comm_call_errhandler(comm, error);
+	return error;
 }
 
 /*
@@ -87,21 +45,16 @@ preload_start(int level)
 	PMPI_Comm_rank(MPI_COMM_WORLD, &rank);
 	if (rank == 0)
 		settings_read();
-	PMPI_Bcast(&preload_settings, (int)sizeof(preload_settings), MPI_BYTE, 0, MPI_COMM_WORLD);
+	PMPI_Bcast(&mpi_settings, (int)sizeof(mpi_settings), MPI_BYTE, 0, MPI_COMM_WORLD);
 	PMPI_Allreduce(MPI_IN_PLACE, &is_multiple, 1, MPI_INT, MPI_MIN, MPI_COMM_WORLD);
-	preload_settings.nonblocking = preload_settings.nonblocking && is_multiple;
-	types_init();
-	operators_init();
-	if (preload_settings.enabled)
-		self_test();
-	arguments_init();
-	states_init();
+	mpi_settings.nonblocking = mpi_settings.nonblocking && is_multiple;
+	attributes_init();
 	progress_init();
-	messages_init();
+	library_start();
 	has_started = true;
 	/* For programs that only make nonblocking calls. */
-	if (preload_settings.enabled && preload_settings.job_at_init)
-		state_make(MPI_COMM_WORLD, NULL);
+	if (mpi_settings.enabled && mpi_settings.job_at_init)
+		state_make(&(struct collective){ .comm = MPI_COMM_WORLD }, NULL);
 }
 
 /*
@@ -206,13 +159,9 @@ MPI_Finalize(void)
 {
 	if (has_started) {
 		has_started = false;
-		states_drain();
-		states_finish();
-		messages_finish();
-		report_print();
-		arguments_finish();
+		library_finish();
 		progress_finish();
-		operators_finish();
+		attributes_finish();
 	}
 	return PMPI_Finalize();
 }

@@ -1,0 +1,459 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
+/*
+ * A communicator's module: the collectives that may go into the network, blocking and nonblocking.
+ * Each hands a call on, to the function that was there before, if the network does not carry it
+ * out, or if it is not the program's: Open MPI itself uses collectives to make communicators,
+ * windows and files.
+ */
+#include "component.h"
+
+#include <dlfcn.h>
+#include <string.h>
+
+/* What the module takes over: name of the function, and the kind. */
+#define COLLECTIVES(X)                                                                             \
+	X(allreduce, ALLREDUCE)                                                                    \
+	X(reduce, REDUCE)                                                                          \
+	X(bcast, BCAST)                                                                            \
+	X(barrier, BARRIER)                                                                        \
+	X(allgather, ALLGATHER)                                                                    \
+	X(reduce_scatter_block, REDUCE_SCATTER_BLOCK)
+
+struct module {
+	mca_coll_base_module_t super;
+	struct comm_state *state; /* atomic */
+	bool is_own;              /* the communicator is the library's own */
+	/* The functions that were there, and their modules. */
+	struct {
+#define X(name, kind)                                                                              \
+	mca_coll_base_module_##name##_fn_t name;                                                   \
+	mca_coll_base_module_t *name##_module;                                                     \
+	mca_coll_base_module_i##name##_fn_t i##name;                                               \
+	mca_coll_base_module_t *i##name##_module;
+		COLLECTIVES(X)
+#undef X
+	} before;
+};
+typedef struct module fanin_module_t;
+
+static bool are_enabled;
+static __thread bool is_inside;
+
+void
+modules_enable(bool enable)
+{
+	are_enabled = enable;
+}
+
+bool
+library_enter(void)
+{
+	const bool was_inside = is_inside;
+
+	is_inside = true;
+	return was_inside;
+}
+
+void
+library_leave(bool was_inside)
+{
+	is_inside = was_inside;
+}
+
+/* ---- whose call it is */
+
+/*
+ * Where MPI's functions for programs call this module, blocking and not, as far as known. Each has
+ * one such place in Open MPI.
+ */
+static const void *callers[N_COLLECTIVES][2];
+
+static bool
+begins_with(const char *text, const char *beginning)
+{
+	return strncmp(text, beginning, strlen(beginning)) == 0;
+}
+
+/*
+ * True if the address is in a function of MPI's interface, in a program that was linked with these
+ * calls, or in a component that hands on the program's calls.
+ */
+static bool
+is_of_program(const void *caller)
+{
+	static const char *const handing_on[] = { "mca_scoll_", "mca_coll_monitoring",
+						  "mca_coll_sync" };
+	const char *file;
+	Dl_info info;
+
+	if (dladdr(caller, &info) == 0 || info.dli_fname == NULL)
+		return false;
+	file = strrchr(info.dli_fname, '/');
+	file = file == NULL ? info.dli_fname : file + 1;
+	if (info.dli_sname != NULL &&
+	    (begins_with(info.dli_sname, "MPI_") || begins_with(info.dli_sname, "PMPI_")))
+		return true;
+	for (size_t i = 0; i < sizeof(handing_on) / sizeof(handing_on[0]); i++)
+		if (begins_with(file, handing_on[i]))
+			return true;
+	/* OpenSHMEM's library calls modules itself where its components are part of it. */
+	return begins_with(file, "liboshmem.");
+}
+
+static bool
+caller_look(const void *caller, enum collective_kind kind, bool is_nonblocking)
+{
+	if (!is_of_program(caller))
+		return false;
+	__atomic_store_n(&callers[kind][is_nonblocking], caller, __ATOMIC_RELAXED);
+	return true;
+}
+
+static inline bool
+is_programs_call(const struct module *module, const void *caller, enum collective_kind kind,
+		 bool is_nonblocking)
+{
+	if (!are_enabled || is_inside || module->is_own)
+		return false;
+	return __atomic_load_n(&callers[kind][is_nonblocking], __ATOMIC_RELAXED) == caller ||
+	       caller_look(caller, kind, is_nonblocking);
+}
+
+/* ---- calls */
+
+/*
+ * True if the call goes to MPI because it is small, which most calls of many programs are. bytes:
+ * of the vector. Counts it.
+ */
+static inline bool
+is_small(enum collective_kind kind, size_t bytes, MPI_Datatype type, MPI_Op op)
+{
+	if (bytes >= mpi_settings.min_bytes || states_are_wanted() ||
+	    (op != MPI_OP_NULL && type_is_wrong_in_mpi(type, op)))
+		return false;
+	report_count(kind, WAY_TOO_SMALL, bytes);
+	return true;
+}
+
+static inline size_t
+bytes_of(MPI_Datatype type, int count)
+{
+	return type->super.size * (size_t)count;
+}
+
+/*
+ * Carries out a program's call, if it is for the network. usual: the call is not worth a
+ * description. Returns true if the call is done, with its return value in *result.
+ */
+static bool
+take(const struct collective *call, int *result)
+{
+	const bool was_inside = library_enter();
+	const bool is_taken = collective_take(call, result);
+
+	library_leave(was_inside);
+	return is_taken;
+}
+
+static bool
+start(const struct collective *call, MPI_Request *req, int *result)
+{
+	const bool was_inside = library_enter();
+	const bool is_started = collective_start(call, req, result);
+
+	library_leave(was_inside);
+	if (is_started)
+		workers_look();
+	return is_started;
+}
+
+/*
+ * The body of a function. is_small_call: an expression; description: of a struct collective; args:
+ * what is passed on.
+ */
+#define TAKE(name, kind, is_small_call, description, ...)                                          \
+	struct module *module = (struct module *)base;                                             \
+	int result;                                                                                \
+	if (is_programs_call(module, __builtin_return_address(0), COLLECTIVE_##kind, false) &&     \
+	    !(is_small_call)) {                                                                    \
+		const struct collective call = description;                                        \
+		if (take(&call, &result))                                                          \
+			return result;                                                             \
+	}                                                                                          \
+	return module->before.name(__VA_ARGS__, module->before.name##_module)
+
+#define START(name, kind, is_small_call, description, ...)                                         \
+	struct module *module = (struct module *)base;                                             \
+	int result;                                                                                \
+	if (is_programs_call(module, __builtin_return_address(0), COLLECTIVE_##kind, true) &&      \
+	    !(is_small_call)) {                                                                    \
+		const struct collective call = description;                                        \
+		if (start(&call, req, &result))                                                    \
+			return result;                                                             \
+	}                                                                                          \
+	return module->before.i##name(__VA_ARGS__, req, module->before.i##name##_module)
+
+/* If MPI's own operator is wrong, MPI gets this library's. */
+#define FOR_MPI (are_enabled ? operator_for_mpi(type, op) : op)
+
+#define ALLREDUCE_CALL                                                                             \
+	{                                                                                          \
+		.kind = COLLECTIVE_ALLREDUCE, .send = send, .recv = recv, .count = count,          \
+		.type = type, .op = op, .comm = comm, .module = module                             \
+	}
+
+static int
+take_allreduce(const void *send, void *recv, int count, MPI_Datatype type, MPI_Op op, MPI_Comm comm,
+	       mca_coll_base_module_t *base)
+{
+	TAKE(allreduce, ALLREDUCE, is_small(COLLECTIVE_ALLREDUCE, bytes_of(type, count), type, op),
+	     ALLREDUCE_CALL, send, recv, count, type, FOR_MPI, comm);
+}
+
+static int
+start_allreduce(const void *send, void *recv, int count, MPI_Datatype type, MPI_Op op,
+		MPI_Comm comm, MPI_Request *req, mca_coll_base_module_t *base)
+{
+	START(allreduce, ALLREDUCE, false, ALLREDUCE_CALL, send, recv, count, type, FOR_MPI, comm);
+}
+
+#define REDUCE_CALL                                                                                \
+	{                                                                                          \
+		.kind = COLLECTIVE_REDUCE, .send = send, .recv = recv, .count = count,             \
+		.type = type, .op = op, .root = root, .comm = comm, .module = module               \
+	}
+
+static int
+take_reduce(const void *send, void *recv, int count, MPI_Datatype type, MPI_Op op, int root,
+	    MPI_Comm comm, mca_coll_base_module_t *base)
+{
+	TAKE(reduce, REDUCE, is_small(COLLECTIVE_REDUCE, bytes_of(type, count), type, op),
+	     REDUCE_CALL, send, recv, count, type, FOR_MPI, root, comm);
+}
+
+static int
+start_reduce(const void *send, void *recv, int count, MPI_Datatype type, MPI_Op op, int root,
+	     MPI_Comm comm, MPI_Request *req, mca_coll_base_module_t *base)
+{
+	START(reduce, REDUCE, false, REDUCE_CALL, send, recv, count, type, FOR_MPI, root, comm);
+}
+
+#define BCAST_CALL                                                                                 \
+	{                                                                                          \
+		.kind = COLLECTIVE_BCAST, .recv = data, .count = count, .type = type,              \
+		.root = root, .comm = comm, .module = module                                       \
+	}
+
+static int
+take_bcast(void *data, int count, MPI_Datatype type, int root, MPI_Comm comm,
+	   mca_coll_base_module_t *base)
+{
+	TAKE(bcast, BCAST, is_small(COLLECTIVE_BCAST, bytes_of(type, count), type, MPI_OP_NULL),
+	     BCAST_CALL, data, count, type, root, comm);
+}
+
+static int
+start_bcast(void *data, int count, MPI_Datatype type, int root, MPI_Comm comm, MPI_Request *req,
+	    mca_coll_base_module_t *base)
+{
+	START(bcast, BCAST, false, BCAST_CALL, data, count, type, root, comm);
+}
+
+#define BARRIER_CALL                                                                               \
+	{                                                                                          \
+		.kind = COLLECTIVE_BARRIER, .comm = comm, .module = module                         \
+	}
+
+static int
+take_barrier(MPI_Comm comm, mca_coll_base_module_t *base)
+{
+	TAKE(barrier, BARRIER, false, BARRIER_CALL, comm);
+}
+
+static int
+start_barrier(MPI_Comm comm, MPI_Request *req, mca_coll_base_module_t *base)
+{
+	START(barrier, BARRIER, false, BARRIER_CALL, comm);
+}
+
+#define ALLGATHER_CALL                                                                             \
+	{                                                                                          \
+		.kind = COLLECTIVE_ALLGATHER, .send = send, .send_count = send_count,              \
+		.send_type = send_type, .recv = recv, .count = count, .type = type, .comm = comm,  \
+		.module = module                                                                   \
+	}
+
+static int
+take_allgather(const void *send, int send_count, MPI_Datatype send_type, void *recv, int count,
+	       MPI_Datatype type, MPI_Comm comm, mca_coll_base_module_t *base)
+{
+	TAKE(allgather, ALLGATHER,
+	     is_small(COLLECTIVE_ALLGATHER, bytes_of(type, count) * (size_t)ompi_comm_size(comm),
+		      type, MPI_OP_NULL),
+	     ALLGATHER_CALL, send, send_count, send_type, recv, count, type, comm);
+}
+
+static int
+start_allgather(const void *send, int send_count, MPI_Datatype send_type, void *recv, int count,
+		MPI_Datatype type, MPI_Comm comm, MPI_Request *req, mca_coll_base_module_t *base)
+{
+	START(allgather, ALLGATHER, false, ALLGATHER_CALL, send, send_count, send_type, recv, count,
+	      type, comm);
+}
+
+#define REDUCE_SCATTER_BLOCK_CALL                                                                  \
+	{                                                                                          \
+		.kind = COLLECTIVE_REDUCE_SCATTER_BLOCK, .send = send, .recv = recv,               \
+		.count = count, .type = type, .op = op, .comm = comm, .module = module             \
+	}
+
+static int
+take_reduce_scatter_block(const void *send, void *recv, int count, MPI_Datatype type, MPI_Op op,
+			  MPI_Comm comm, mca_coll_base_module_t *base)
+{
+	TAKE(reduce_scatter_block, REDUCE_SCATTER_BLOCK,
+	     is_small(COLLECTIVE_REDUCE_SCATTER_BLOCK,
+		      bytes_of(type, count) * (size_t)ompi_comm_size(comm), type, op),
+	     REDUCE_SCATTER_BLOCK_CALL, send, recv, count, type, FOR_MPI, comm);
+}
+
+static int
+start_reduce_scatter_block(const void *send, void *recv, int count, MPI_Datatype type, MPI_Op op,
+			   MPI_Comm comm, MPI_Request *req, mca_coll_base_module_t *base)
+{
+	START(reduce_scatter_block, REDUCE_SCATTER_BLOCK, false, REDUCE_SCATTER_BLOCK_CALL, send,
+	      recv, count, type, FOR_MPI, comm);
+}
+
+/* ---- the communicator's state */
+
+int
+state_find(const struct collective *call, struct comm_state **state)
+{
+	*state = __atomic_load_n(&((struct module *)call->module)->state, __ATOMIC_ACQUIRE);
+	return MPI_SUCCESS;
+}
+
+void
+state_attach(const struct collective *call, struct comm_state *state)
+{
+	__atomic_store_n(&((struct module *)call->module)->state, state, __ATOMIC_RELEASE);
+}
+
+/* Open MPI passes what a module returns to the handler. */
+int
+error_raise(MPI_Comm comm, int error)
+{
+	(void)comm;
+	return error;
+}
+
+/* Returns the communicator's module; NULL: it has none. */
+static struct module *
+module_of(MPI_Comm comm)
+{
+	mca_coll_base_avail_coll_t *item;
+
+	OPAL_LIST_FOREACH(item, comm->c_coll->module_list, mca_coll_base_avail_coll_t)
+	if (item->ac_module->coll_allreduce == take_allreduce)
+		return (struct module *)item->ac_module;
+	return NULL;
+}
+
+void
+own_comm(MPI_Comm comm)
+{
+	struct module *module = module_of(comm);
+
+	if (module != NULL)
+		module->is_own = true;
+}
+
+void *
+module_of_world(void)
+{
+	return module_of(MPI_COMM_WORLD);
+}
+
+/* ---- making and ending modules */
+
+static int
+module_enable(mca_coll_base_module_t *base, struct ompi_communicator_t *comm)
+{
+	struct module *module = (struct module *)base;
+
+#define X(name, kind)                                                                              \
+	if (comm->c_coll->coll_##name == NULL || comm->c_coll->coll_i##name == NULL)               \
+		return OMPI_ERR_NOT_AVAILABLE;
+	COLLECTIVES(X)
+#undef X
+#define X(name, kind)                                                                              \
+	module->before.name = comm->c_coll->coll_##name;                                           \
+	module->before.name##_module = comm->c_coll->coll_##name##_module;                         \
+	OBJ_RETAIN(module->before.name##_module);                                                  \
+	module->before.i##name = comm->c_coll->coll_i##name;                                       \
+	module->before.i##name##_module = comm->c_coll->coll_i##name##_module;                     \
+	OBJ_RETAIN(module->before.i##name##_module);
+	COLLECTIVES(X)
+#undef X
+	return OMPI_SUCCESS;
+}
+
+static void
+module_construct(fanin_module_t *module)
+{
+	module->state = NULL;
+	module->is_own = false;
+	memset(&module->before, 0, sizeof(module->before));
+}
+
+/*
+ * Ends the communicator's job, in the background. Waits for nobody: ranks free communicators in any
+ * order.
+ */
+static void
+state_end(struct comm_state *state)
+{
+	if (state->way != WAY_NETWORK) {
+		state_drop(state);
+		return;
+	}
+	state->comm = MPI_COMM_NULL;
+	/* This keeps other threads from freeing it while this one needs it. */
+	__atomic_store_n(&state->is_taken, true, __ATOMIC_RELAXED);
+	state_close_begin(state);
+	__atomic_store_n(&state->is_taken, false, __ATOMIC_RELEASE);
+}
+
+static void
+module_destruct(fanin_module_t *module)
+{
+#define X(name, kind)                                                                              \
+	if (module->before.name##_module != NULL) {                                                \
+		OBJ_RELEASE(module->before.name##_module);                                         \
+		OBJ_RELEASE(module->before.i##name##_module);                                      \
+	}
+	COLLECTIVES(X)
+#undef X
+	if (module->state != NULL)
+		state_end(module->state);
+}
+
+static OBJ_CLASS_INSTANCE(fanin_module_t, mca_coll_base_module_t, module_construct,
+			  module_destruct);
+
+mca_coll_base_module_t *
+module_make(void)
+{
+	fanin_module_t *module = OBJ_NEW(fanin_module_t);
+
+	if (module == NULL)
+		return NULL;
+	module->super.coll_module_enable = module_enable;
+#define X(name, kind)                                                                              \
+	module->super.coll_##name = take_##name;                                                   \
+	module->super.coll_i##name = start_##name;
+	COLLECTIVES(X)
+#undef X
+	return &module->super;
+}
