@@ -13,6 +13,7 @@ from lab.fabric import MANAGER_IP, MANAGER_PORT
 from lab.namespaces import NOBODY, WITHOUT_RIGHTS, LabError, as_user, ip_in, is_closed, wait_until
 
 MANAGEMENT_INTERFACE, MANAGEMENT_NETWORK = "mgmt0", "10.79.0.0/24"
+DOORS = ("openmpi", "component", "mpich")
 
 
 def preload_library(lab, kind):

@@ -26,21 +26,36 @@
 #define COLL_VERSION MCA_COLL_BASE_VERSION_2_0_0
 #endif
 
-extern const mca_coll_base_component_t mca_coll_fanin_component;
+/*
+ * What Open MPI loads, mca_coll_fanin.so, is in component.c and has nothing but the parameters:
+ * most programs of a host with Fanin have no manager, and must start as fast as without it. It
+ * loads this, libfanin-coll.so, for the others.
+ */
+struct coll_body {
+	/*
+	 * Reads the settings, and publishes them. parameter: returns a parameter of the component
+	 * by the name of its setting, such as FANIN_MPI_MIN_BYTES; NULL: it is not set. Called
+	 * before the processes exchange what they have published. Returns false if the program
+	 * does without the component.
+	 */
+	bool (*begin)(const char *(*parameter)(const char *name));
+	/*
+	 * True if all processes of the communicator have published what this one has. Uses no
+	 * network. Says once which process has not.
+	 */
+	bool (*peers_agree)(ompi_communicator_t *comm);
+	/* Returns a module, before it is enabled; NULL: there is no memory. */
+	mca_coll_base_module_t *(*module_make)(void);
+};
+#define BODY_FILE "libfanin-coll.so"
+#define BODY_SYMBOL "fanin_coll_body"
 
-/* settings.c: a parameter of the component for each setting of docs/mpi.md. */
-int settings_register(void);
-int settings_priority(void);
-/* Returns a text that is the same on processes whose settings are the same. Static string. */
+/* body.c: a text that is the same on processes whose settings are the same. Static string. */
 const char *settings_described(void);
 
 /* peers.c: the processes of the program that have the component with the same settings. */
 /* Publishes this process's version and settings. Called before Open MPI exchanges such data. */
 void peers_publish(void);
-/*
- * True if all processes of the communicator have published what this one has. Uses no network. Says
- * once which process has not.
- */
 bool peers_agree(ompi_communicator_t *comm);
 /* Makes library_comm of those of MPI_COMM_WORLD. Collective on them. */
 int peers_gather(void);

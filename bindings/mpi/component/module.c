@@ -74,36 +74,55 @@ begins_with(const char *text, const char *beginning)
 	return strncmp(text, beginning, strlen(beginning)) == 0;
 }
 
+/* Returns the name of the object file that the address is in, without its directory. */
+static const char *
+file_of(const Dl_info *info)
+{
+	const char *slash = strrchr(info->dli_fname, '/');
+
+	return slash == NULL ? info->dli_fname : slash + 1;
+}
+
 /*
- * True if the address is in a function of MPI's interface, in a program that was linked with these
- * calls, or in a component that hands on the program's calls.
+ * True if the address is in MPI's function of this name, or in a component that hands on the
+ * program's calls. Other functions of MPI's interface call collectives, too: MPI_Comm_disconnect a
+ * barrier.
  */
 static bool
-is_of_program(const void *caller)
+is_of_program(const void *caller, const char *function)
 {
 	static const char *const handing_on[] = { "mca_scoll_", "mca_coll_monitoring",
-						  "mca_coll_sync" };
-	const char *file;
+						  "mca_coll_sync",
+						  /* Where OpenSHMEM's components are part of it. */
+						  "liboshmem." };
+	const char *symbol;
 	Dl_info info;
 
 	if (dladdr(caller, &info) == 0 || info.dli_fname == NULL)
 		return false;
-	file = strrchr(info.dli_fname, '/');
-	file = file == NULL ? info.dli_fname : file + 1;
-	if (info.dli_sname != NULL &&
-	    (begins_with(info.dli_sname, "MPI_") || begins_with(info.dli_sname, "PMPI_")))
+	symbol = info.dli_sname == NULL ? "" : info.dli_sname;
+	if (strcmp(symbol[0] == 'P' ? symbol + 1 : symbol, function) == 0)
 		return true;
 	for (size_t i = 0; i < sizeof(handing_on) / sizeof(handing_on[0]); i++)
-		if (begins_with(file, handing_on[i]))
+		if (begins_with(file_of(&info), handing_on[i]))
 			return true;
-	/* OpenSHMEM's library calls modules itself where its components are part of it. */
-	return begins_with(file, "liboshmem.");
+	return false;
 }
 
 static bool
 caller_look(const void *caller, enum collective_kind kind, bool is_nonblocking)
 {
-	if (!is_of_program(caller))
+	static const char *const functions[N_COLLECTIVES][2] = {
+		[COLLECTIVE_ALLREDUCE] = { "MPI_Allreduce", "MPI_Iallreduce" },
+		[COLLECTIVE_REDUCE] = { "MPI_Reduce", "MPI_Ireduce" },
+		[COLLECTIVE_BCAST] = { "MPI_Bcast", "MPI_Ibcast" },
+		[COLLECTIVE_BARRIER] = { "MPI_Barrier", "MPI_Ibarrier" },
+		[COLLECTIVE_ALLGATHER] = { "MPI_Allgather", "MPI_Iallgather" },
+		[COLLECTIVE_REDUCE_SCATTER_BLOCK] = { "MPI_Reduce_scatter_block",
+						      "MPI_Ireduce_scatter_block" },
+	};
+
+	if (!is_of_program(caller, functions[kind][is_nonblocking]))
 		return false;
 	__atomic_store_n(&callers[kind][is_nonblocking], caller, __ATOMIC_RELAXED);
 	return true;
@@ -142,8 +161,8 @@ bytes_of(MPI_Datatype type, int count)
 }
 
 /*
- * Carries out a program's call, if it is for the network. usual: the call is not worth a
- * description. Returns true if the call is done, with its return value in *result.
+ * Carries out a program's call, if it is for the network. Returns true if the call is done, with
+ * its return value in *result.
  */
 static bool
 take(const struct collective *call, int *result)
