@@ -34,7 +34,7 @@ static struct comm_state *free_states;
 struct comm_state *joined_states; /* states with a job, now or before a failure; under states_lock,
 				     too */
 static uint32_t n_jobs;
-static uint32_t n_wanted;
+uint32_t n_wanted_states;
 
 void
 no_memory(void)
@@ -124,15 +124,9 @@ void
 state_drop(struct comm_state *state)
 {
 	if (state->wanted)
-		__atomic_sub_fetch(&n_wanted, 1, __ATOMIC_RELAXED);
+		__atomic_sub_fetch(&n_wanted_states, 1, __ATOMIC_RELAXED);
 	state_shrink(state);
 	state_free(state);
-}
-
-bool
-states_are_wanted(void)
-{
-	return __atomic_load_n(&n_wanted, __ATOMIC_RELAXED) != 0;
 }
 
 /* Makes a state without a job. */
@@ -154,7 +148,7 @@ state_want(const struct collective *call, struct comm_state *state)
 	if (state->wanted)
 		return;
 	state->wanted = true;
-	__atomic_add_fetch(&n_wanted, 1, __ATOMIC_RELAXED);
+	__atomic_add_fetch(&n_wanted_states, 1, __ATOMIC_RELAXED);
 }
 
 bool
@@ -379,7 +373,7 @@ state_make(const struct collective *call, struct comm_state *begun)
 	report_communicator(way);
 	state->way = way;
 	if (state->wanted)
-		__atomic_sub_fetch(&n_wanted, 1, __ATOMIC_RELAXED);
+		__atomic_sub_fetch(&n_wanted_states, 1, __ATOMIC_RELAXED);
 	state->wanted = false;
 	if (begun == NULL)
 		state_attach(call, state);

@@ -201,6 +201,8 @@ struct finding {
 #define N_TYPES 64
 /* Returns the findings of all types; a type has the same index on all ranks. */
 struct finding *type_findings(void);
+/* True if no operator of MPI's own is wrong for the type. */
+bool type_is_right_in_mpi(MPI_Datatype type);
 /* True if MPI's own reductions of the type by the operator are wrong. */
 bool type_is_wrong_in_mpi(MPI_Datatype type, MPI_Op op);
 
@@ -305,8 +307,15 @@ void state_want(const struct collective *call, struct comm_state *state);
  * that this one makes a job.
  */
 bool state_count_barrier(const struct collective *call, struct comm_state *state);
-/* True if some communicator wants a job. */
-bool states_are_wanted(void);
+/* The communicators that want a job. Atomic. */
+extern uint32_t n_wanted_states;
+
+static inline bool
+states_are_wanted(void)
+{
+	return __atomic_load_n(&n_wanted_states, __ATOMIC_RELAXED) != 0;
+}
+
 /*
  * Makes the state, or completes one with NO_JOB_YET, in a blocking call of all ranks, and joins a
  * job if all can.
@@ -452,8 +461,21 @@ bool collective_start(const struct collective *call, MPI_Request *req, int *resu
 int collective_carry_out(struct comm_state *state, const struct collective *call,
 			 const struct operation *operation);
 
-/* report.c */
-void report_count(enum collective_kind kind, enum way way, uint64_t bytes);
+/* report.c: counters of the program's collectives. Any thread may add to them. */
+struct counters {
+	uint64_t calls[N_COLLECTIVES][N_WAYS];
+	uint64_t bytes[N_COLLECTIVES][N_WAYS];
+	uint64_t communicators[N_WAYS];
+};
+extern struct counters report_counters;
+
+static inline void
+report_count(enum collective_kind kind, enum way way, uint64_t bytes)
+{
+	__atomic_fetch_add(&report_counters.calls[kind][way], 1, __ATOMIC_RELAXED);
+	__atomic_fetch_add(&report_counters.bytes[kind][way], bytes, __ATOMIC_RELAXED);
+}
+
 void report_communicator(enum way way);
 void report_print(void);
 

@@ -9,13 +9,7 @@
 #include <stdio.h>
 #include <stdlib.h>
 
-/* Any thread may add to them. */
-struct counters {
-	uint64_t calls[N_COLLECTIVES][N_WAYS];
-	uint64_t bytes[N_COLLECTIVES][N_WAYS];
-	uint64_t communicators[N_WAYS];
-};
-static struct counters counters;
+struct counters report_counters;
 
 static const char *const kind_names[] = {
 #define X(name, text) text,
@@ -34,16 +28,9 @@ static const char *const way_texts[] = {
 };
 
 void
-report_count(enum collective_kind kind, enum way way, uint64_t bytes)
-{
-	__atomic_fetch_add(&counters.calls[kind][way], 1, __ATOMIC_RELAXED);
-	__atomic_fetch_add(&counters.bytes[kind][way], bytes, __ATOMIC_RELAXED);
-}
-
-void
 report_communicator(enum way way)
 {
-	__atomic_fetch_add(&counters.communicators[way], 1, __ATOMIC_RELAXED);
+	__atomic_fetch_add(&report_counters.communicators[way], 1, __ATOMIC_RELAXED);
 }
 
 static bool
@@ -186,7 +173,7 @@ report_print(void)
 {
 	char buffer[SETTING_LEN];
 	const char *path = setting_text("FANIN_MPI_REPORT_FILE", buffer);
-	struct counters all = counters;
+	struct counters all = report_counters;
 	FILE *out = stderr;
 	int rank, status;
 

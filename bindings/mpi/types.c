@@ -210,6 +210,14 @@ type_to_fanin(MPI_Datatype type, MPI_Op op, enum fanin_dtype *dtype, enum fanin_
 }
 
 bool
+type_is_right_in_mpi(MPI_Datatype type)
+{
+	const struct type_entry *entry = type_find(type);
+
+	return !findings_some_wrong || entry == NULL || entry->finding->wrong == 0;
+}
+
+bool
 type_is_wrong_in_mpi(MPI_Datatype type, MPI_Op op)
 {
 	const struct type_entry *entry;

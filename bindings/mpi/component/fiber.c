@@ -40,7 +40,7 @@ static struct worker *workers; /* under run_lock */
 static pthread_mutex_t call_lock = PTHREAD_MUTEX_INITIALIZER;
 static bool is_called;
 /* The fiber that runs in this thread. */
-static __thread struct worker *current;
+static __thread __attribute__((tls_model("initial-exec"))) struct worker *current;
 
 /* The result is not kept over a switch: the thread may be another one afterwards. */
 static __attribute__((noinline)) struct worker *

@@ -37,7 +37,8 @@ struct module {
 typedef struct module fanin_module_t;
 
 static bool are_enabled;
-static __thread bool is_inside;
+/* In static memory of threads: this is read in each call. */
+static __thread __attribute__((tls_model("initial-exec"))) bool is_inside;
 
 void
 modules_enable(bool enable)
@@ -128,7 +129,7 @@ caller_look(const void *caller, enum collective_kind kind, bool is_nonblocking)
 	return true;
 }
 
-static inline bool
+static bool
 is_programs_call(const struct module *module, const void *caller, enum collective_kind kind,
 		 bool is_nonblocking)
 {
@@ -140,15 +141,20 @@ is_programs_call(const struct module *module, const void *caller, enum collectiv
 
 /* ---- calls */
 
+/* A type that MPI reduces rightly by all operators: the last one of a small call. */
+static MPI_Datatype right_type;
+
 /*
- * True if the call goes to MPI because it is small, which most calls of many programs are. bytes:
- * of the vector. Counts it.
+ * True if the program's call goes to MPI because it is small, which most calls of many programs
+ * are. bytes: of the vector. Counts it. False says nothing. On the way to MPI there are less than
+ * 60 instructions, so this looks nothing up.
  */
 static inline bool
-is_small(enum collective_kind kind, size_t bytes, MPI_Datatype type, MPI_Op op)
+is_small(enum collective_kind kind, size_t bytes, MPI_Datatype type, const void *caller)
 {
-	if (bytes >= mpi_settings.min_bytes || states_are_wanted() ||
-	    (op != MPI_OP_NULL && type_is_wrong_in_mpi(type, op)))
+	if (bytes >= mpi_settings.min_bytes || is_inside || states_are_wanted() ||
+	    __atomic_load_n(&callers[kind][0], __ATOMIC_RELAXED) != caller ||
+	    (type != NULL && __atomic_load_n(&right_type, __ATOMIC_RELAXED) != type))
 		return false;
 	report_count(kind, WAY_TOO_SMALL, bytes);
 	return true;
@@ -186,162 +192,128 @@ start(const struct collective *call, MPI_Request *req, int *result)
 	return is_started;
 }
 
-/*
- * The body of a function. is_small_call: an expression; description: of a struct collective; args:
- * what is passed on.
- */
-#define TAKE(name, kind, is_small_call, description, ...)                                          \
-	struct module *module = (struct module *)base;                                             \
-	int result;                                                                                \
-	if (is_programs_call(module, __builtin_return_address(0), COLLECTIVE_##kind, false) &&     \
-	    !(is_small_call)) {                                                                    \
-		const struct collective call = description;                                        \
-		if (take(&call, &result))                                                          \
-			return result;                                                             \
-	}                                                                                          \
-	return module->before.name(__VA_ARGS__, module->before.name##_module)
-
-#define START(name, kind, is_small_call, description, ...)                                         \
-	struct module *module = (struct module *)base;                                             \
-	int result;                                                                                \
-	if (is_programs_call(module, __builtin_return_address(0), COLLECTIVE_##kind, true) &&      \
-	    !(is_small_call)) {                                                                    \
-		const struct collective call = description;                                        \
-		if (start(&call, req, &result))                                                    \
-			return result;                                                             \
-	}                                                                                          \
-	return module->before.i##name(__VA_ARGS__, req, module->before.i##name##_module)
+static void
+small_remember(size_t bytes, MPI_Datatype type)
+{
+	if (bytes < mpi_settings.min_bytes && type != NULL && type_is_right_in_mpi(type))
+		__atomic_store_n(&right_type, type, __ATOMIC_RELAXED);
+}
 
 /* If MPI's own operator is wrong, MPI gets this library's. */
 #define FOR_MPI (are_enabled ? operator_for_mpi(type, op) : op)
 
-#define ALLREDUCE_CALL                                                                             \
+#define LIST(...) __VA_ARGS__
+/*
+ * The three functions of a collective: blocking, first as it is called and then for what is not
+ * small, and nonblocking. description: of a struct collective, without what all have. bytes: of the
+ * vector. reduced: the type if the call reduces, or NULL. params, args: of the call. for_mpi: the
+ * arguments for MPI.
+ */
+#define COLLECTIVE(name, kind_of_call, description, bytes, reduced, params, args, for_mpi)         \
+	static __attribute__((noinline)) int take_any_##name(LIST params, MPI_Comm comm,           \
+							     struct module *module,                \
+							     const void *caller)                   \
 	{                                                                                          \
-		.kind = COLLECTIVE_ALLREDUCE, .send = send, .recv = recv, .count = count,          \
-		.type = type, .op = op, .comm = comm, .module = module                             \
+		const struct collective call = { .kind = COLLECTIVE_##kind_of_call,                \
+						 .comm = comm,                                     \
+						 .module = module,                                 \
+						 LIST description };                               \
+		int result;                                                                        \
+                                                                                                   \
+		if (is_programs_call(module, caller, COLLECTIVE_##kind_of_call, false)) {          \
+			small_remember(bytes, reduced);                                            \
+			if (take(&call, &result))                                                  \
+				return result;                                                     \
+		}                                                                                  \
+		return module->before.name(LIST for_mpi, comm, module->before.name##_module);      \
+	}                                                                                          \
+	static int take_##name(LIST params, MPI_Comm comm, mca_coll_base_module_t *base)           \
+	{                                                                                          \
+		struct module *module = (struct module *)base;                                     \
+                                                                                                   \
+		if (is_small(COLLECTIVE_##kind_of_call, bytes, reduced,                            \
+			     __builtin_return_address(0)))                                         \
+			return module->before.name(LIST args, comm, module->before.name##_module); \
+		return take_any_##name(LIST args, comm, module, __builtin_return_address(0));      \
+	}                                                                                          \
+	static int start_##name(LIST params, MPI_Comm comm, MPI_Request *req,                      \
+				mca_coll_base_module_t *base)                                      \
+	{                                                                                          \
+		struct module *module = (struct module *)base;                                     \
+		const struct collective call = { .kind = COLLECTIVE_##kind_of_call,                \
+						 .comm = comm,                                     \
+						 .module = module,                                 \
+						 LIST description };                               \
+		int result;                                                                        \
+                                                                                                   \
+		if (is_programs_call(module, __builtin_return_address(0),                          \
+				     COLLECTIVE_##kind_of_call, true) &&                           \
+		    start(&call, req, &result))                                                    \
+			return result;                                                             \
+		return module->before.i##name(LIST for_mpi, comm, req,                             \
+					      module->before.i##name##_module);                    \
 	}
 
-static int
-take_allreduce(const void *send, void *recv, int count, MPI_Datatype type, MPI_Op op, MPI_Comm comm,
-	       mca_coll_base_module_t *base)
-{
-	TAKE(allreduce, ALLREDUCE, is_small(COLLECTIVE_ALLREDUCE, bytes_of(type, count), type, op),
-	     ALLREDUCE_CALL, send, recv, count, type, FOR_MPI, comm);
-}
+COLLECTIVE(allreduce, ALLREDUCE,
+	   (.send = send, .recv = recv, .count = count, .type = type, .op = op),
+	   bytes_of(type, count), type,
+	   (const void *send, void *recv, int count, MPI_Datatype type, MPI_Op op),
+	   (send, recv, count, type, op), (send, recv, count, type, FOR_MPI))
 
-static int
-start_allreduce(const void *send, void *recv, int count, MPI_Datatype type, MPI_Op op,
-		MPI_Comm comm, MPI_Request *req, mca_coll_base_module_t *base)
-{
-	START(allreduce, ALLREDUCE, false, ALLREDUCE_CALL, send, recv, count, type, FOR_MPI, comm);
-}
+COLLECTIVE(reduce, REDUCE,
+	   (.send = send, .recv = recv, .count = count, .type = type, .op = op, .root = root),
+	   bytes_of(type, count), type,
+	   (const void *send, void *recv, int count, MPI_Datatype type, MPI_Op op, int root),
+	   (send, recv, count, type, op, root), (send, recv, count, type, FOR_MPI, root))
 
-#define REDUCE_CALL                                                                                \
-	{                                                                                          \
-		.kind = COLLECTIVE_REDUCE, .send = send, .recv = recv, .count = count,             \
-		.type = type, .op = op, .root = root, .comm = comm, .module = module               \
-	}
+COLLECTIVE(bcast, BCAST, (.recv = data, .count = count, .type = type, .root = root),
+	   bytes_of(type, count), NULL, (void *data, int count, MPI_Datatype type, int root),
+	   (data, count, type, root), (data, count, type, root))
 
-static int
-take_reduce(const void *send, void *recv, int count, MPI_Datatype type, MPI_Op op, int root,
-	    MPI_Comm comm, mca_coll_base_module_t *base)
-{
-	TAKE(reduce, REDUCE, is_small(COLLECTIVE_REDUCE, bytes_of(type, count), type, op),
-	     REDUCE_CALL, send, recv, count, type, FOR_MPI, root, comm);
-}
+COLLECTIVE(allgather, ALLGATHER,
+	   (.send = send, .send_count = send_count, .send_type = send_type, .recv = recv,
+	    .count = count, .type = type),
+	   bytes_of(type, count) * (size_t)ompi_comm_size(comm), NULL,
+	   (const void *send, int send_count, MPI_Datatype send_type, void *recv, int count,
+	    MPI_Datatype type),
+	   (send, send_count, send_type, recv, count, type),
+	   (send, send_count, send_type, recv, count, type))
 
-static int
-start_reduce(const void *send, void *recv, int count, MPI_Datatype type, MPI_Op op, int root,
-	     MPI_Comm comm, MPI_Request *req, mca_coll_base_module_t *base)
-{
-	START(reduce, REDUCE, false, REDUCE_CALL, send, recv, count, type, FOR_MPI, root, comm);
-}
+COLLECTIVE(reduce_scatter_block, REDUCE_SCATTER_BLOCK,
+	   (.send = send, .recv = recv, .count = count, .type = type, .op = op),
+	   bytes_of(type, count) * (size_t)ompi_comm_size(comm), type,
+	   (const void *send, void *recv, int count, MPI_Datatype type, MPI_Op op),
+	   (send, recv, count, type, op), (send, recv, count, type, FOR_MPI))
 
-#define BCAST_CALL                                                                                 \
-	{                                                                                          \
-		.kind = COLLECTIVE_BCAST, .recv = data, .count = count, .type = type,              \
-		.root = root, .comm = comm, .module = module                                       \
-	}
-
-static int
-take_bcast(void *data, int count, MPI_Datatype type, int root, MPI_Comm comm,
-	   mca_coll_base_module_t *base)
-{
-	TAKE(bcast, BCAST, is_small(COLLECTIVE_BCAST, bytes_of(type, count), type, MPI_OP_NULL),
-	     BCAST_CALL, data, count, type, root, comm);
-}
-
-static int
-start_bcast(void *data, int count, MPI_Datatype type, int root, MPI_Comm comm, MPI_Request *req,
-	    mca_coll_base_module_t *base)
-{
-	START(bcast, BCAST, false, BCAST_CALL, data, count, type, root, comm);
-}
-
-#define BARRIER_CALL                                                                               \
-	{                                                                                          \
-		.kind = COLLECTIVE_BARRIER, .comm = comm, .module = module                         \
-	}
-
+/* A barrier has no data that could be small. */
 static int
 take_barrier(MPI_Comm comm, mca_coll_base_module_t *base)
 {
-	TAKE(barrier, BARRIER, false, BARRIER_CALL, comm);
+	struct module *module = (struct module *)base;
+	const struct collective call = { .kind = COLLECTIVE_BARRIER,
+					 .comm = comm,
+					 .module = module };
+	int result;
+
+	if (is_programs_call(module, __builtin_return_address(0), COLLECTIVE_BARRIER, false) &&
+	    take(&call, &result))
+		return result;
+	return module->before.barrier(comm, module->before.barrier_module);
 }
 
 static int
 start_barrier(MPI_Comm comm, MPI_Request *req, mca_coll_base_module_t *base)
 {
-	START(barrier, BARRIER, false, BARRIER_CALL, comm);
-}
+	struct module *module = (struct module *)base;
+	const struct collective call = { .kind = COLLECTIVE_BARRIER,
+					 .comm = comm,
+					 .module = module };
+	int result;
 
-#define ALLGATHER_CALL                                                                             \
-	{                                                                                          \
-		.kind = COLLECTIVE_ALLGATHER, .send = send, .send_count = send_count,              \
-		.send_type = send_type, .recv = recv, .count = count, .type = type, .comm = comm,  \
-		.module = module                                                                   \
-	}
-
-static int
-take_allgather(const void *send, int send_count, MPI_Datatype send_type, void *recv, int count,
-	       MPI_Datatype type, MPI_Comm comm, mca_coll_base_module_t *base)
-{
-	TAKE(allgather, ALLGATHER,
-	     is_small(COLLECTIVE_ALLGATHER, bytes_of(type, count) * (size_t)ompi_comm_size(comm),
-		      type, MPI_OP_NULL),
-	     ALLGATHER_CALL, send, send_count, send_type, recv, count, type, comm);
-}
-
-static int
-start_allgather(const void *send, int send_count, MPI_Datatype send_type, void *recv, int count,
-		MPI_Datatype type, MPI_Comm comm, MPI_Request *req, mca_coll_base_module_t *base)
-{
-	START(allgather, ALLGATHER, false, ALLGATHER_CALL, send, send_count, send_type, recv, count,
-	      type, comm);
-}
-
-#define REDUCE_SCATTER_BLOCK_CALL                                                                  \
-	{                                                                                          \
-		.kind = COLLECTIVE_REDUCE_SCATTER_BLOCK, .send = send, .recv = recv,               \
-		.count = count, .type = type, .op = op, .comm = comm, .module = module             \
-	}
-
-static int
-take_reduce_scatter_block(const void *send, void *recv, int count, MPI_Datatype type, MPI_Op op,
-			  MPI_Comm comm, mca_coll_base_module_t *base)
-{
-	TAKE(reduce_scatter_block, REDUCE_SCATTER_BLOCK,
-	     is_small(COLLECTIVE_REDUCE_SCATTER_BLOCK,
-		      bytes_of(type, count) * (size_t)ompi_comm_size(comm), type, op),
-	     REDUCE_SCATTER_BLOCK_CALL, send, recv, count, type, FOR_MPI, comm);
-}
-
-static int
-start_reduce_scatter_block(const void *send, void *recv, int count, MPI_Datatype type, MPI_Op op,
-			   MPI_Comm comm, MPI_Request *req, mca_coll_base_module_t *base)
-{
-	START(reduce_scatter_block, REDUCE_SCATTER_BLOCK, false, REDUCE_SCATTER_BLOCK_CALL, send,
-	      recv, count, type, FOR_MPI, comm);
+	if (is_programs_call(module, __builtin_return_address(0), COLLECTIVE_BARRIER, true) &&
+	    start(&call, req, &result))
+		return result;
+	return module->before.ibarrier(comm, req, module->before.ibarrier_module);
 }
 
 /* ---- the communicator's state */
