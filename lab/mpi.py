@@ -111,8 +111,9 @@ class MpiHosts:
 
     def start(self, kind, program, *arguments, preload=True, ranks_per_host=1, launcher=(), **more):
         """
-        Starts mpirun, with the door of that kind or, without preload, its MPI. ranks_per_host: of each host, or one number for all. more:
-        further variables of the ranks' environment. launcher: a command before the program.
+        Starts mpirun of a door's MPI, with the door or, without preload, alone. ranks_per_host: of
+        each host, or one number for all. more: further variables of the ranks' environment.
+        launcher: a command before the program.
         """
         self.runs += 1
         environment = self._environment(kind, preload, more)
