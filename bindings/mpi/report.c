@@ -8,6 +8,7 @@
 #include <inttypes.h>
 #include <stdio.h>
 #include <stdlib.h>
+#include <string.h>
 
 struct counters report_counters;
 
@@ -31,6 +32,31 @@ void
 report_communicator(enum way way)
 {
 	__atomic_fetch_add(&report_counters.communicators[way], 1, __ATOMIC_RELAXED);
+}
+
+#ifdef OPEN_MPI
+#define MPI_BUILT_WITH                                                                             \
+	"Open MPI v" PRINTED(OMPI_MAJOR_VERSION) "." PRINTED(OMPI_MINOR_VERSION) "." PRINTED(      \
+		OMPI_RELEASE_VERSION)
+#else
+#define MPI_BUILT_WITH "MPICH Version: " MPICH_VERSION
+#endif
+#define PRINTED(number) PRINTED_TEXT(number)
+#define PRINTED_TEXT(number) #number
+
+/* Returns the name and version of the running MPI. Static string. */
+static const char *
+mpi_version(void)
+{
+	static char version[MPI_MAX_LIBRARY_VERSION_STRING];
+	int length;
+
+	PMPI_Get_library_version(version, &length);
+	/* The first of several lines or items suffices. */
+	version[strcspn(version, ",\n")] = '\0';
+	for (char *tab = version; (tab = strchr(tab, '\t')) != NULL;)
+		*tab = ' ';
+	return version;
 }
 
 static bool
@@ -110,6 +136,8 @@ print_json_messages(FILE *out)
 static void
 print_text(FILE *out, const struct counters *all)
 {
+	fprintf(out, "fanin-mpi: Fanin %s, %s; built with Fanin %s, %s\n", fanin_version(),
+		mpi_version(), FANIN_VERSION, MPI_BUILT_WITH);
 	fprintf(out, "fanin-mpi: collectives of all ranks, and where they went\n");
 	for (int way = 0; way < N_WAYS; way++) {
 		for (int kind = 0; kind < N_COLLECTIVES; kind++)
@@ -138,7 +166,10 @@ print_json(FILE *out, const struct counters *all)
 {
 	const char *comma = "";
 
-	fputs("{\"collectives\": [", out);
+	fprintf(out,
+		"{\"versions\": {\"fanin\": \"%s\", \"mpi\": \"%s\", \"built_with\": {\"fanin\": \"%s\", \"mpi\": \"%s\"}}, ",
+		fanin_version(), mpi_version(), FANIN_VERSION, MPI_BUILT_WITH);
+	fputs("\"collectives\": [", out);
 	for (int way = 0; way < N_WAYS; way++)
 		for (int kind = 0; kind < N_COLLECTIVES; kind++)
 			if (all->calls[kind][way] != 0) {
