@@ -76,9 +76,7 @@ class MpiHosts:
                  "FANIN_TOKEN": self.fabric.token_file.read_text().strip(),
                  "FANIN_MPI_INTERFACE": "fanin0", "FANIN_MPI_TRANSPORT": self.fabric.transport}
         found.update({name: str(value) for name, value in more.items()})
-        if preload and kind == "component":
-            found["OMPI_MCA_mca_base_component_path"] = component_path(self.fabric)
-        elif preload:
+        if preload and kind != "component":
             found["LD_PRELOAD"] = str(preload_library(self.fabric, kind))
         return found
 
@@ -116,6 +114,10 @@ class MpiHosts:
         launcher: a command before the program.
         """
         self.runs += 1
+        if preload and kind == "component":
+            # mpirun of Open MPI 5.0 would have PMIx look there, too, which warns of what it finds.
+            launcher = ("env", f"OMPI_MCA_mca_base_component_path={component_path(self.fabric)}",
+                        *launcher)
         environment = self._environment(kind, preload, more)
         ranks = [ranks_per_host] * self.fabric.hosts if isinstance(ranks_per_host,
                                                                    int) else ranks_per_host

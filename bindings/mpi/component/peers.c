@@ -22,6 +22,8 @@
 #include "opal/util/proc.h"
 
 #define TAG_OF_GROUP 0
+/* The longest wait for another host's answer, which comes at once. */
+#define ANSWER_SECONDS 10
 
 MPI_Comm library_comm = MPI_COMM_NULL;
 
@@ -47,6 +49,39 @@ peers_publish(void)
 	(void)status;
 }
 
+#if OMPI_MAJOR_VERSION >= 5
+/*
+ * Asks the process's own host. What processes exchange when MPI starts should have come to this
+ * host, but with Open MPI 5.0.7 and PMIx 5.0 only the first process's has.
+ */
+static char *
+asked_for(opal_process_name_t *name)
+{
+	int seconds = ANSWER_SECONDS;
+	pmix_value_t *value = NULL;
+	char *text = NULL;
+	pmix_proc_t process;
+	pmix_info_t info;
+
+	OPAL_PMIX_CONVERT_NAME(&process, name);
+	PMIX_INFO_LOAD(&info, PMIX_TIMEOUT, &seconds, PMIX_INT);
+	if (PMIx_Get(&process, key, &info, 1, &value) == PMIX_SUCCESS && value != NULL &&
+	    value->type == PMIX_STRING && value->data.string != NULL)
+		text = strdup(value->data.string);
+	if (value != NULL)
+		PMIX_VALUE_RELEASE(value);
+	PMIX_INFO_DESTRUCT(&info);
+	return text;
+}
+#else
+static char *
+asked_for(opal_process_name_t *name)
+{
+	(void)name;
+	return NULL;
+}
+#endif
+
 /* Returns what a process has published, to be freed; NULL: nothing. */
 static char *
 published_by(opal_process_name_t *name)
@@ -55,7 +90,7 @@ published_by(opal_process_name_t *name)
 	int status;
 
 	OPAL_MODEX_RECV_VALUE_IMMEDIATE(status, key, name, &text, STRING_TYPE);
-	return status == OPAL_SUCCESS ? text : NULL;
+	return status == OPAL_SUCCESS && text != NULL ? text : asked_for(name);
 }
 
 /*
