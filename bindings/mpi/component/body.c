@@ -7,7 +7,7 @@
 
 #include <stdio.h>
 
-#include "ompi/mca/hook/base/base.h"
+#include <ompi/mca/hook/base/base.h>
 
 static const char *(*parameter_of)(const char *name);
 static bool has_started;

@@ -11,8 +11,8 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "ompi/runtime/mpiruntime.h"
-#include "opal/mca/base/mca_base_var.h"
+#include <ompi/runtime/mpiruntime.h>
+#include <opal/mca/base/mca_base_var.h>
 
 #define PRINTED(number) PRINTED_TEXT(number)
 #define PRINTED_TEXT(number) #number

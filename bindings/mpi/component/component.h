@@ -11,14 +11,14 @@
 #define FANIN_BINDINGS_MPI_COMPONENT_H
 
 /* Open MPI's configuration comes before all other headers. */
-#include "ompi_config.h"
+#include <ompi_config.h>
 
 #include "bindings/mpi/core.h"
 
-#include "ompi/communicator/communicator.h"
-#include "ompi/mca/coll/base/base.h"
-#include "ompi/mca/coll/base/coll_base_util.h"
-#include "ompi/mca/coll/coll.h"
+#include <ompi/communicator/communicator.h>
+#include <ompi/mca/coll/base/base.h>
+#include <ompi/mca/coll/base/coll_base_util.h>
+#include <ompi/mca/coll/coll.h>
 
 #if OMPI_MAJOR_VERSION >= 5
 #define COLL_VERSION MCA_COLL_BASE_VERSION_2_4_0

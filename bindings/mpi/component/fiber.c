@@ -16,7 +16,7 @@
 #include <ucontext.h>
 #include <unistd.h>
 
-#include "opal/runtime/opal_progress.h"
+#include <opal/runtime/opal_progress.h>
 
 /* Room for MPI's own functions; the page below is not accessible. */
 #define STACK_BYTES ((size_t)256 << 10)

@@ -11,15 +11,15 @@
 #include <string.h>
 
 #if OMPI_MAJOR_VERSION >= 5
-#include "opal/mca/pmix/pmix-internal.h"
+#include <opal/mca/pmix/pmix-internal.h>
 #define GLOBAL_SCOPE PMIX_GLOBAL
 #define STRING_TYPE PMIX_STRING
 #else
-#include "opal/mca/pmix/pmix.h"
+#include <opal/mca/pmix/pmix.h>
 #define GLOBAL_SCOPE OPAL_PMIX_GLOBAL
 #define STRING_TYPE OPAL_STRING
 #endif
-#include "opal/util/proc.h"
+#include <opal/util/proc.h>
 
 #define TAG_OF_GROUP 0
 /* The longest wait for another host's answer, which comes at once. */

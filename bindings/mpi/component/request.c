@@ -5,7 +5,7 @@
  */
 #include "component.h"
 
-#include "ompi/request/request.h"
+#include <ompi/request/request.h>
 
 struct own_request {
 	ompi_coll_base_nbc_request_t super;

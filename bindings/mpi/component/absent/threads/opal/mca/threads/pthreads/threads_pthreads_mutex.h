@@ -9,7 +9,7 @@
 #include <pthread.h>
 #include <stdbool.h>
 
-#include "opal/constants.h"
+#include <opal/constants.h>
 
 typedef pthread_mutex_t opal_thread_internal_mutex_t;
 typedef pthread_cond_t opal_thread_internal_cond_t;

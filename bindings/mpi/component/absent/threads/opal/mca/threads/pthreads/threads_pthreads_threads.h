@@ -7,7 +7,7 @@
 #include <sched.h>
 #include <signal.h>
 
-#include "opal/mca/threads/threads.h"
+#include <opal/mca/threads/threads.h>
 
 #define OPAL_THREAD_YIELD_WHEN_IDLE_DEFAULT false
 
