@@ -6,11 +6,17 @@
  * The table is made from the lists in wire/types.h: for each operator OP that is defined on a type
  * T, kernel_T_COMBINE must exist, and finish_T_avg for each type.
  */
+#include "handlers/kernels/table.h"
+
+#ifdef KERNELS_OF_F16_ONLY
+/* f16.h brings more than the kernels of f16. */
+#pragma GCC diagnostic ignored "-Wunused-function"
+#endif
+
 #include "handlers/kernels/bf16.h"
 #include "handlers/kernels/f16.h"
 #include "handlers/kernels/float.h"
 #include "handlers/kernels/integer.h"
-#include "handlers/kernels/table.h"
 
 #define KERNEL(OP, combine, dtype) [FANIN_WIRE_##OP] = kernel_##dtype##_##combine,
 #define NO_KERNEL(OP, combine, dtype)
@@ -33,14 +39,21 @@ static const struct fanin_wide_kernels wide_f16 = {
 	.narrow = wide_f16_narrow,
 };
 
+#ifndef KERNELS_OF_F16_ONLY
 static const struct fanin_wide_kernels wide_bf16 = {
 	.widen = wide_bf16_widen,
 	.accumulate = wide_bf16_accumulate,
 	.narrow = wide_bf16_narrow,
 };
+#endif
 
 const struct fanin_kernel_table FANIN_KERNEL_TABLE = {
-	.combine = { FANIN_WIRE_DTYPES(COMBINE) },
-	.finish = { FANIN_WIRE_DTYPES(FINISH) },
-	.wide = { [FANIN_WIRE_F16] = &wide_f16, [FANIN_WIRE_BF16] = &wide_bf16 },
+	.combine = { KERNELS_DTYPES(COMBINE) },
+	.finish = { KERNELS_DTYPES(FINISH) },
+	.wide = {
+		[FANIN_WIRE_F16] = &wide_f16,
+#ifndef KERNELS_OF_F16_ONLY
+		[FANIN_WIRE_BF16] = &wide_bf16,
+#endif
+	},
 };

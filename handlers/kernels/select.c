@@ -93,14 +93,26 @@ fanin_isa_name(enum fanin_isa isa)
 	return "unknown";
 }
 
-/* Returns NULL for an instruction set without kernels in this build, or for codes out of range. */
+/*
+ * Returns the instruction set whose tables have the kernels of a data type: AVX512FP16's have those
+ * of f16 alone. FANIN_ISA_COUNT for an instruction set without kernels in this build, or for codes
+ * out of range.
+ */
+static enum fanin_isa
+isa_of(enum fanin_isa isa, unsigned int dtype, unsigned int op)
+{
+	if ((unsigned int)isa >= FANIN_ISA_COUNT || tables[isa] == NULL ||
+	    dtype >= FANIN_WIRE_DTYPE_COUNT || op >= FANIN_WIRE_OP_COUNT)
+		return FANIN_ISA_COUNT;
+	return isa == FANIN_ISA_AVX512FP16 && dtype != FANIN_WIRE_F16 ? FANIN_ISA_AVX512 : isa;
+}
+
 static const struct fanin_kernel_table *
 table_of(enum fanin_isa isa, unsigned int dtype, unsigned int op)
 {
-	if ((unsigned int)isa >= FANIN_ISA_COUNT || dtype >= FANIN_WIRE_DTYPE_COUNT ||
-	    op >= FANIN_WIRE_OP_COUNT)
-		return NULL;
-	return tables[isa];
+	const enum fanin_isa there = isa_of(isa, dtype, op);
+
+	return there == FANIN_ISA_COUNT ? NULL : tables[there];
 }
 
 fanin_kernel_fn
@@ -130,22 +142,27 @@ fanin_kernel_wide(enum fanin_isa isa, unsigned int dtype)
 const struct fanin_kernel_sparse_combine *
 fanin_kernel_sparse(enum fanin_isa isa, unsigned int dtype, unsigned int op)
 {
-	return table_of(isa, dtype, op) == NULL ? NULL : sparse_tables[isa]->combine[dtype][op];
+	const enum fanin_isa there = isa_of(isa, dtype, op);
+
+	return there == FANIN_ISA_COUNT ? NULL : sparse_tables[there]->combine[dtype][op];
 }
 
+/* These loops know no type, only a size: AVX-512's serve AVX512FP16, too. */
 const struct fanin_kernel_sparse_take *
 fanin_kernel_sparse_take(enum fanin_isa isa, unsigned int dtype)
 {
+	const enum fanin_isa there = isa_of(isa, FANIN_WIRE_F32, FANIN_WIRE_SUM);
 	const unsigned int size = fanin_dtype_size(dtype);
 
-	if (table_of(isa, dtype, FANIN_WIRE_SUM) == NULL || size == 0)
+	if (there == FANIN_ISA_COUNT || dtype >= FANIN_WIRE_DTYPE_COUNT || size == 0)
 		return NULL;
-	return &sparse_tables[isa]->take[__builtin_ctz(size)];
+	return &sparse_tables[there]->take[__builtin_ctz(size)];
 }
 
 const struct fanin_kernel_sparse_table *
 fanin_kernel_sparse_table(enum fanin_isa isa)
 {
-	return table_of(isa, FANIN_WIRE_F32, FANIN_WIRE_SUM) == NULL ? NULL
-								     : &sparse_tables[isa]->table;
+	const enum fanin_isa there = isa_of(isa, FANIN_WIRE_F32, FANIN_WIRE_SUM);
+
+	return there == FANIN_ISA_COUNT ? NULL : &sparse_tables[there]->table;
 }

@@ -197,9 +197,11 @@ bucket_of(uint32_t index, uint32_t n_buckets)
  */
 #define TOGETHER 32
 
+/* buckets_WIDTH is a call for each group, as inlined it was half the code of each table's loop. */
 #define SPARSE_BUCKETS(width)                                                                      \
-	ALWAYS_INLINE void buckets_##width(uint32_t *restrict buckets, const any_##width *at,      \
-					   uint32_t n_buckets)                                     \
+	static __attribute__((noinline)) void buckets_##width(uint32_t *restrict buckets,          \
+							      const any_##width *at,               \
+							      uint32_t n_buckets)                  \
 	{                                                                                          \
 		for (unsigned int i = 0; i < TOGETHER; i++)                                        \
 			buckets[i] = bucket_of(at[i], n_buckets);                                  \
@@ -250,14 +252,16 @@ SPARSE_BUCKETS(32)
 		uint32_t buckets[2][TOGETHER];                                                     \
 		size_t i = 0;                                                                      \
                                                                                                    \
-		if (count >= 2 * TOGETHER)                                                         \
+		if (count >= TOGETHER)                                                             \
 			buckets_##width(buckets[0], at, n_buckets);                                \
-		while (count - i >= 2 * TOGETHER) {                                                \
+		while (count - i >= TOGETHER) {                                                    \
 			const uint32_t *now = buckets[i / TOGETHER % 2];                           \
 			uint32_t *next = buckets[(i / TOGETHER + 1) % 2];                          \
                                                                                                    \
-			buckets_##width(next, at + i + TOGETHER, n_buckets);                       \
-			fetch_##width(tags, values, sizeof(*from), next);                          \
+			if (count - i >= 2 * TOGETHER) {                                           \
+				buckets_##width(next, at + i + TOGETHER, n_buckets);               \
+				fetch_##width(tags, values, sizeof(*from), next);                  \
+			}                                                                          \
 			for (unsigned int k = 0; k < TOGETHER; k++, i++) {                         \
 				if (!table_put##width##_##name(values, tags, now[k], from[i],      \
 							       (uint##width##_t)(at[i] + 1),       \
@@ -390,16 +394,19 @@ SPARSE_BUCKETS(32)
 #define SPARSE_BITMAP_64 SPARSE_BITMAP_8
 #endif
 
+/* Defines sparse_NAME, the entry of the table, by the loops of a type and operator. */
+#define SPARSE_ENTRY(name, loops)                                                                  \
+	static const struct fanin_kernel_sparse_combine sparse_##name = {                          \
+		.list16 = scatter16_##loops,                                                       \
+		.list32 = scatter32_##loops,                                                       \
+		.table16 = table16_##loops,                                                        \
+		.table32 = table32_##loops,                                                        \
+		.bitmap = bitmap_##loops,                                                          \
+	};
+
 #define SPARSE_COMBINE(name, bits)                                                                 \
 	SPARSE_PUT(name, bits)                                                                     \
-	SPARSE_BITMAP_##bits(                                                                      \
-		name, bits) static const struct fanin_kernel_sparse_combine sparse_##name = {      \
-		.list16 = scatter16_##name,                                                        \
-		.list32 = scatter32_##name,                                                        \
-		.table16 = table16_##name,                                                         \
-		.table32 = table32_##name,                                                         \
-		.bitmap = bitmap_##name,                                                           \
-	};
+	SPARSE_BITMAP_##bits(name, bits) SPARSE_ENTRY(name, name)
 
 #define SPARSE_FLOAT(name, bits)                                                                   \
 	SPARSE_COMBINE(name##_sum, bits)                                                           \
@@ -407,7 +414,7 @@ SPARSE_BUCKETS(32)
 	SPARSE_COMBINE(name##_min, bits)                                                           \
 	SPARSE_COMBINE(name##_max, bits)
 
-#define SPARSE_INTEGER(name, bits)                                                                 \
+#define SPARSE_SIGNED(name, bits)                                                                  \
 	SPARSE_FLOAT(name, bits)                                                                   \
 	SPARSE_COMBINE(name##_land, bits)                                                          \
 	SPARSE_COMBINE(name##_lor, bits)                                                           \
@@ -416,15 +423,29 @@ SPARSE_BUCKETS(32)
 	SPARSE_COMBINE(name##_bor, bits)                                                           \
 	SPARSE_COMBINE(name##_bxor, bits)
 
-SPARSE_INTEGER(i8, 8)
-SPARSE_INTEGER(i16, 16)
-SPARSE_INTEGER(i32, 32)
-SPARSE_INTEGER(i64, 64)
-SPARSE_INTEGER(u8, 8)
-SPARSE_INTEGER(u16, 16)
-SPARSE_INTEGER(u32, 32)
-SPARSE_INTEGER(u64, 64)
+/* Minima and maxima depend on the sign: all other loops are those of the signed type. */
+#define SPARSE_UNSIGNED(name, bits, signed_name)                                                   \
+	SPARSE_COMBINE(name##_min, bits)                                                           \
+	SPARSE_COMBINE(name##_max, bits)                                                           \
+	SPARSE_ENTRY(name##_sum, signed_name##_sum)                                                \
+	SPARSE_ENTRY(name##_prod, signed_name##_prod)                                              \
+	SPARSE_ENTRY(name##_land, signed_name##_land)                                              \
+	SPARSE_ENTRY(name##_lor, signed_name##_lor)                                                \
+	SPARSE_ENTRY(name##_lxor, signed_name##_lxor)                                              \
+	SPARSE_ENTRY(name##_band, signed_name##_band)                                              \
+	SPARSE_ENTRY(name##_bor, signed_name##_bor)                                                \
+	SPARSE_ENTRY(name##_bxor, signed_name##_bxor)
+
 SPARSE_FLOAT(f16, 16)
+#ifndef KERNELS_OF_F16_ONLY
+SPARSE_SIGNED(i8, 8)
+SPARSE_SIGNED(i16, 16)
+SPARSE_SIGNED(i32, 32)
+SPARSE_SIGNED(i64, 64)
+SPARSE_UNSIGNED(u8, 8, i8)
+SPARSE_UNSIGNED(u16, 16, i16)
+SPARSE_UNSIGNED(u32, 32, i32)
+SPARSE_UNSIGNED(u64, 64, i64)
 SPARSE_FLOAT(bf16, 16)
 SPARSE_FLOAT(f32, 32)
 SPARSE_FLOAT(f64, 64)
@@ -669,6 +690,7 @@ taken_lanes_32(const uint32_t *tags)
 
 SPARSE_TABLE_LOOPS(16)
 SPARSE_TABLE_LOOPS(32)
+#endif
 
 #define FLOAT_ROW(name)                                                                            \
 	[FANIN_WIRE_SUM] = &sparse_##name##_sum, [FANIN_WIRE_PROD] = &sparse_##name##_prod,        \
@@ -692,10 +714,12 @@ SPARSE_TABLE_LOOPS(32)
 	}
 
 const struct fanin_kernel_sparse_tables FANIN_KERNEL_SPARSE_TABLES = {
-	.combine = { FANIN_WIRE_DTYPES(ROW) },
+	.combine = { KERNELS_DTYPES(ROW) },
+#ifndef KERNELS_OF_F16_ONLY
 	.take = { TAKE(8), TAKE(16), TAKE(32), TAKE(64) },
 	.table = { .occupied16 = occupied16,
 		   .occupied32 = occupied32,
 		   .indices16 = indices16,
 		   .indices32 = indices32 },
+#endif
 };

@@ -10,6 +10,17 @@
 #include "handlers/kernels/sparse.h"
 #include "wire/types.h"
 
+/*
+ * Data types of this instruction set's tables. Arithmetic on f16 makes a difference for f16 alone:
+ * select.c takes all other kernels from AVX-512's tables.
+ */
+#ifdef __AVX512FP16__
+#define KERNELS_OF_F16_ONLY
+#define KERNELS_DTYPES(X) X(F16, f16, 9, 2, FLOAT)
+#else
+#define KERNELS_DTYPES FANIN_WIRE_DTYPES
+#endif
+
 /* Indexed by wire codes; NULL: no such kernel. */
 struct fanin_kernel_table {
 	fanin_kernel_fn combine[FANIN_WIRE_DTYPE_COUNT][FANIN_WIRE_OP_COUNT];
