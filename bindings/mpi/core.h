@@ -263,7 +263,7 @@ void messages_finish(void);
  */
 void say(const char *reason, bool at_once, const char *format, ...)
 	__attribute__((format(printf, 3, 4)));
-/* At rank 0: prints messages that other ranks have sent. Drives MPI's progress. */
+/* At rank 0: prints messages that other ranks have sent. Drives MPI's progress. Thread-safe. */
 void messages_look(void);
 /* Prints the messages that this process has only sent, as the program ends. */
 void messages_say_sent(void);
@@ -498,6 +498,8 @@ const char *setting_text(const char *name, char text[SETTING_LEN]);
 int state_find(const struct collective *call, struct comm_state **state);
 /* Keeps the state with the call's communicator. */
 void state_attach(const struct collective *call, struct comm_state *state);
+/* Told of the request that completes when a message has come, at rank 0. */
+void message_awaited(MPI_Request req);
 /* Says that the communicator is the library's own, whose calls all go to MPI. */
 void own_comm(MPI_Comm comm);
 /* Passes an error to the communicator's error handler, unless MPI does so itself. */

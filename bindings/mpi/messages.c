@@ -42,11 +42,29 @@ static pid_t process; /* the process that MPI knows, not one that it has forked 
 static int n_taken;   /* at rank 0 */
 static bool is_over;  /* nothing may be sent any more */
 
+/* At rank 0: a receive of the next message of any other rank. */
+static struct told arriving;
+static MPI_Request arriving_req = MPI_REQUEST_NULL;
+/* Who has this lock tests the request. */
+static pthread_mutex_t arriving_lock = PTHREAD_MUTEX_INITIALIZER;
+
+static void
+arriving_begin(void)
+{
+	if (PMPI_Irecv(&arriving, (int)sizeof(arriving), MPI_BYTE, MPI_ANY_SOURCE, TAG,
+		       library_comm, &arriving_req) != MPI_SUCCESS)
+		arriving_req = MPI_REQUEST_NULL;
+	else
+		message_awaited(arriving_req);
+}
+
 void
 messages_init(void)
 {
 	PMPI_Comm_rank(library_comm, &library_rank);
 	process = getpid();
+	if (library_rank == 0)
+		arriving_begin();
 }
 
 /* Returns a key that is the same for texts that differ only in numbers and names of jobs. */
@@ -137,36 +155,36 @@ say(const char *reason, bool at_once, const char *format, ...)
 	pthread_mutex_unlock(&lock);
 }
 
-/* At rank 0: receives another rank's message. */
+/* At rank 0: takes another rank's message, which has come, and waits for the next one. */
 static void
-message_take(MPI_Message *arrived)
+message_take(void)
 {
 	struct message *message;
-	struct told told;
 
-	if (PMPI_Mrecv(&told, (int)sizeof(told), MPI_BYTE, arrived, MPI_STATUS_IGNORE) !=
-	    MPI_SUCCESS)
-		return;
 	pthread_mutex_lock(&lock);
 	n_taken++;
-	message = message_of(told.key, told.text);
+	message = message_of(arriving.key, arriving.text);
 	if (message != NULL)
 		message_say(message);
 	else
-		print(told.text);
+		print(arriving.text);
 	pthread_mutex_unlock(&lock);
+	arriving_begin();
 }
 
 void
 messages_look(void)
 {
-	MPI_Message arrived;
-	int there;
+	int there = 0;
 
-	if (PMPI_Improbe(MPI_ANY_SOURCE, TAG, library_comm, &there, &arrived, MPI_STATUS_IGNORE) ==
-		    MPI_SUCCESS &&
-	    there)
-		message_take(&arrived);
+	if (arriving_req != MPI_REQUEST_NULL && pthread_mutex_trylock(&arriving_lock) == 0) {
+		if (PMPI_Test(&arriving_req, &there, MPI_STATUS_IGNORE) == MPI_SUCCESS && there)
+			message_take();
+		pthread_mutex_unlock(&arriving_lock);
+		return;
+	}
+	/* On a communicator of this process alone MPICH would not look at the network. */
+	PMPI_Iprobe(MPI_ANY_SOURCE, TAG, library_comm, &there, MPI_STATUS_IGNORE);
 }
 
 /*
@@ -193,10 +211,24 @@ counts_add(void)
 		messages[i].count = counts[i];
 }
 
+/* At rank 0: takes the messages that are still to come, n of all, and ends the receive. */
+static void
+arriving_finish(int n)
+{
+	pthread_mutex_lock(&arriving_lock);
+	while (n_taken < n && arriving_req != MPI_REQUEST_NULL &&
+	       PMPI_Wait(&arriving_req, MPI_STATUS_IGNORE) == MPI_SUCCESS)
+		message_take();
+	if (arriving_req != MPI_REQUEST_NULL) {
+		PMPI_Cancel(&arriving_req);
+		PMPI_Wait(&arriving_req, MPI_STATUS_IGNORE);
+	}
+	pthread_mutex_unlock(&arriving_lock);
+}
+
 void
 messages_finish(void)
 {
-	MPI_Message arrived;
 	int n_sent = 0, n_all[2];
 
 	for (unsigned int i = 0; i < n_messages; i++)
@@ -204,12 +236,10 @@ messages_finish(void)
 	PMPI_Allreduce((int[]){ n_sent, (int)n_messages }, n_all, 2, MPI_INT, MPI_SUM,
 		       library_comm);
 	is_over = true;
+	if (library_rank == 0)
+		arriving_finish(n_all[0]);
 	if (n_all[1] == 0)
 		return;
-	while (library_rank == 0 && n_taken < n_all[0] &&
-	       PMPI_Mprobe(MPI_ANY_SOURCE, TAG, library_comm, &arrived, MPI_STATUS_IGNORE) ==
-		       MPI_SUCCESS)
-		message_take(&arrived);
 	for (unsigned int i = 0; i < n_messages; i++)
 		if (messages[i].is_sent) {
 			PMPI_Wait(&messages[i].req, MPI_STATUS_IGNORE);

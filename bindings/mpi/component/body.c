@@ -8,9 +8,36 @@
 #include <stdio.h>
 
 #include <ompi/mca/hook/base/base.h>
+#include <opal/runtime/opal_progress.h>
 
 static const char *(*parameter_of)(const char *name);
 static bool has_started;
+
+/*
+ * Messages of other ranks are printed whatever call of MPI the program is in: they may say why it
+ * ends. Open MPI calls this once a message has come; it can't be taken where it completes.
+ */
+static int
+message_take_later(void)
+{
+	opal_progress_unregister(message_take_later);
+	messages_look();
+	return 1;
+}
+
+static int
+message_has_come(ompi_request_t *req)
+{
+	(void)req;
+	opal_progress_register(message_take_later);
+	return 0;
+}
+
+void
+message_awaited(MPI_Request req)
+{
+	ompi_request_set_callback(req, message_has_come, NULL);
+}
 
 static void
 program_begins(int argc, char **argv, int requested, int *provided)
@@ -47,6 +74,7 @@ program_ends(void)
 	if (has_started) {
 		has_started = false;
 		library_finish();
+		opal_progress_unregister(message_take_later);
 		modules_enable(false);
 		PMPI_Comm_free(&library_comm);
 	}

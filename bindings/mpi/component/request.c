@@ -88,6 +88,5 @@ collective_wait(struct comm_state *state, const struct collective *call,
 	error = req->req_status.MPI_ERROR;
 	ompi_request_free(&req);
 	library_leave(was_inside);
-	messages_look();
 	return error;
 }
