@@ -75,5 +75,11 @@ void library_leave(bool was_inside);
 
 /* fiber.c: lets workers go on that can, unless another thread does. Returns their number. */
 int workers_look(void);
+/*
+ * Waits for a request, in Open MPI's progress engine, until it is complete. Unlike Open MPI's own
+ * waits it leaves the core to others if there are more processes than cores: the switch may need
+ * it.
+ */
+void request_wait(ompi_request_t *req);
 
 #endif

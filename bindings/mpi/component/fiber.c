@@ -13,13 +13,25 @@
 #include <signal.h>
 #include <stdlib.h>
 #include <sys/mman.h>
+#include <time.h>
 #include <ucontext.h>
 #include <unistd.h>
 
 #include <opal/runtime/opal_progress.h>
 
+/*
+ * Looks of a waiting thread without an event before it naps between looks, and the length of the
+ * naps, if Open MPI was told that there are more processes than cores. Short ones: the packets of a
+ * long vector come in many portions, and none of them is an event.
+ */
+#define QUIET_LOOKS 50
+#define NAP_NS 20000
+
 /* Room for MPI's own functions; the page below is not accessible. */
 #define STACK_BYTES ((size_t)256 << 10)
+
+/* Open MPI's parameter mpi_yield_when_idle. The headers of 4.1 lack it. */
+extern bool ompi_mpi_yield_when_idle;
 
 struct worker {
 	ucontext_t context, caller;
@@ -36,6 +48,8 @@ struct worker {
 /* Who has this lock runs fibers. */
 static pthread_mutex_t run_lock = PTHREAD_MUTEX_INITIALIZER;
 static struct worker *workers; /* under run_lock */
+/* Workers that went on for something that had happened; atomic. */
+static uint32_t n_events;
 /* Whether Open MPI calls workers_look. */
 static pthread_mutex_t call_lock = PTHREAD_MUTEX_INITIALIZER;
 static bool is_called;
@@ -66,13 +80,24 @@ fiber_main(unsigned int high, unsigned int low)
 }
 
 static bool
+is_always_ready(void *arg)
+{
+	(void)arg;
+	return true;
+}
+
+static bool
 can_go_on(struct worker *worker)
 {
 	if (worker->has_ended)
 		return false;
-	if (__atomic_exchange_n(&worker->is_woken, false, __ATOMIC_ACQ_REL))
+	if (worker->is_ready == is_always_ready)
 		return true;
-	return worker->is_ready != NULL && worker->is_ready(worker->ready_arg);
+	if (!__atomic_exchange_n(&worker->is_woken, false, __ATOMIC_ACQ_REL) &&
+	    (worker->is_ready == NULL || !worker->is_ready(worker->ready_arg)))
+		return false;
+	__atomic_fetch_add(&n_events, 1, __ATOMIC_RELAXED);
+	return true;
 }
 
 static void
@@ -143,6 +168,25 @@ workers_look(void)
 		calls_end();
 	pthread_mutex_unlock(&run_lock);
 	return n;
+}
+
+void
+request_wait(ompi_request_t *req)
+{
+	const struct timespec pause = { .tv_nsec = NAP_NS };
+	uint32_t events = 0;
+	unsigned int looks = 0;
+
+	while (!REQUEST_COMPLETE(req)) {
+		const uint32_t now = __atomic_load_n(&n_events, __ATOMIC_RELAXED);
+
+		looks = now == events ? looks + 1 : 0;
+		events = now;
+		opal_progress();
+		if (looks > QUIET_LOOKS && ompi_mpi_yield_when_idle)
+			nanosleep(&pause, NULL);
+	}
+	opal_atomic_rmb();
 }
 
 bool
@@ -224,13 +268,6 @@ mpi_progress(void)
 {
 	if (worker_current() == NULL)
 		messages_look();
-}
-
-static bool
-is_always_ready(void *arg)
-{
-	(void)arg;
-	return true;
 }
 
 void

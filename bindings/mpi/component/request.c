@@ -84,7 +84,7 @@ collective_wait(struct comm_state *state, const struct collective *call,
 	library_leave(false);
 	queue_add(state->queue, call, operation, &req);
 	workers_look();
-	ompi_request_wait_completion(req);
+	request_wait(req);
 	error = req->req_status.MPI_ERROR;
 	ompi_request_free(&req);
 	library_leave(was_inside);
