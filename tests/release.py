@@ -45,6 +45,7 @@ MACHINE_FILES = ("etc/resolv.conf", "etc/hosts", "etc/ssl/certs/ca-certificates.
 CHECKOUT = "/src"
 PROGRAM_PATH = "/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin"
 LAST_LINES = 30
+PROGRESS_SECONDS = 60
 
 # Beside those with the mark "family": what depends on packages whose releases differ.
 CASES = (
@@ -130,11 +131,7 @@ class Steps:
                                        start_new_session=True, preexec_fn=die_with_parent,
                                        **options)
             try:
-                status = process.wait(max(PATIENCE * SECONDS - self.seconds(), 1))
-            except subprocess.TimeoutExpired as error:
-                end(process)
-                raise Failed(f"{what}: not done after {PATIENCE * SECONDS} s of everything"
-                             ) from error
+                status = self._wait(process, what)
             except BaseException:
                 end(process)
                 raise
@@ -145,6 +142,16 @@ class Steps:
             last = "\n".join(said.rstrip().splitlines()[-LAST_LINES:])
             raise Failed(f"{what}: failed with exit status {status}; {self.log} has all:\n{last}")
         return status, said
+
+
+    def _wait(self, process, what):
+        """Returns the exit status of a step's process; says now and then that it goes on."""
+        while True:
+            with contextlib.suppress(subprocess.TimeoutExpired):
+                return process.wait(PROGRESS_SECONDS)
+            if self.seconds() > PATIENCE * SECONDS:
+                raise Failed(f"{what}: not done {PATIENCE * SECONDS} s after the first step began")
+            self.say(f"{what}: goes on")
 
 
 def end(process):
@@ -289,8 +296,9 @@ def versions(root):
     """Returns what the system has, in words."""
     said = root.run("looking at versions", "bash", "-c",
                     'gcc -dumpfullversion; pkg-config --modversion libdpdk ompi-c mpich; '
-                    'clang -dumpversion')[1].split()
-    return "GCC {}, DPDK {}, Open MPI {}, MPICH {}, clang {}".format(*said)
+                    'clang -dumpversion; cat build/bindings/torch/missing')[1].splitlines()
+    return "GCC {}, DPDK {}, Open MPI {}, MPICH {}, clang {}".format(*said) + (
+        f"; no PyTorch backend: {said[5]}" if said[5] else "")
 
 
 def test(root):
