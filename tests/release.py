@@ -301,6 +301,11 @@ def versions(root):
         f"; no PyTorch backend: {said[5]}" if said[5] else "")
 
 
+def last_line(said):
+    """Returns the last line of what a step said."""
+    return (said.strip().splitlines() or ["no output"])[-1]
+
+
 def test(root):
     """Builds and tests; yields each line of the summary, and whether it is good."""
     status, said = root.run("installing packages, and building: warnings are errors", "./dev",
@@ -319,14 +324,14 @@ def test(root):
     without, suites, family = (part.split("\n") for part in listed.split(".\n"))
     suites = [suite for suite in suites if suite not in ("", "net", *without)]
     status, said = root.run(f"{len(suites)} unit suites", program, *suites, check=False)
-    yield f"{len(suites)} unit suites: {(said.strip().splitlines() or ['no output'])[-1]}", \
-        status == 0
+    yield f"{len(suites)} unit suites: {last_line(said)}", status == 0
     names = [*(line.split()[0] for line in family if line), *CASES]
     for name in names:
         status, said = root.run(f"net case {name}", "python3", "-m", "tests.net.cases", name,
                                 check=False)
         if status != 0:
-            yield f"net case {(said.strip().splitlines() or [name])[-1]}", False
+            last = last_line(said).removeprefix(f"{name}: ")
+            yield f"net case {name}: {last}", False
     yield f"{len(names)} net cases ran", True
 
 
