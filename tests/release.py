@@ -6,7 +6,7 @@ build-release/.
 usage: python3 -m tests.release [RELEASE [COMMAND [ARGUMENT]...]]
 
 RELEASE: bookworm or trixie; by default the one of them that this machine does not run. COMMAND: is
-run in a clone of the checkout there, instead of the build and the tests. Needs root, and 6 GB of
+run in a copy of the last commit there, instead of the build and the tests. Needs root, and 6 GB of
 room. Progress goes to standard error, a summary to standard output. Exit status: 0 all right, 1
 something failed, 2 wrong usage; with COMMAND, its own.
 
@@ -23,6 +23,7 @@ import shutil
 import signal
 import subprocess
 import sys
+import tempfile
 import time
 from pathlib import Path
 
@@ -266,7 +267,7 @@ class Root:
                 f"--keyring={KEYRING}", "--include=ca-certificates,git", self.release, str(part),
                 mirror], env={**os.environ, **dict(proxy_environment(options))})
             part.rename(self.base)
-        self.steps.say("copying it, with a clone of this checkout")
+        self.steps.say("copying it, and the last commit into it")
         run(["cp", "-a", str(self.base), str(self.path)], timeout=300)
         apt = self.path / "etc" / "apt"
         (apt / "sources.list").write_text(lines, encoding="utf-8")
@@ -277,8 +278,20 @@ class Root:
             # What stands there may be a link out of the system.
             (self.path / name).unlink(missing_ok=True)
             shutil.copyfile(f"/{name}", self.path / name)
-        run(["git", "-c", "safe.directory=*", "clone", "-q", "--no-hardlinks", str(SOURCE_DIR),
-             f"{self.path}{CHECKOUT}"], timeout=300)
+        self._check_out(Path(f"{self.path}{CHECKOUT}"))
+
+    @staticmethod
+    def _check_out(there):
+        """Puts the last commit's files there, with a git that knows them. A clone would want a
+        checkout of root's own that is not shallow.
+        """
+        there.mkdir()
+        with tempfile.NamedTemporaryFile() as archive:
+            run(["git", "-c", "safe.directory=*", "-C", str(SOURCE_DIR), "archive", "-o",
+                 archive.name, "--format=tar", "HEAD"], timeout=300)
+            run(["tar", "-x", "-f", archive.name, "-C", str(there)], timeout=300)
+        run(["git", "init", "-q", str(there)])
+        run(["git", "-C", str(there), "add", "-A"])
 
     def run(self, what, *words, **options):
         """Runs a step in the system, in the checkout; see Steps.run."""
