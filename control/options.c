@@ -47,7 +47,8 @@ usage_error(const char *program, const char *format, const char *found)
 
 int
 daemon_options_parse(int argc, char **argv, const char *program, const char *about,
-		     const char *config_page, const char *closing, struct options *options)
+		     const char *config_page, const char *closing, const char *libraries,
+		     struct options *options)
 {
 	bool core_dumps = false;
 	struct cli cli;
@@ -78,7 +79,10 @@ daemon_options_parse(int argc, char **argv, const char *program, const char *abo
 			print_help(program, about, config_page, closing);
 			return 0;
 		case 'V':
-			printf("%s " FANIN_VERSION "\n", program);
+			printf("%s " FANIN_VERSION, program);
+			if (libraries != NULL)
+				printf(" (%s)", libraries);
+			putchar('\n');
 			return 0;
 		default:
 			fprintf(stderr, "Try \"%s --help\".\n", program);

@@ -22,9 +22,12 @@ struct options {
  * asks for them.
  *
  * program: the program's name. about: what it does, one line. config_page: the man page of its
- * configuration. closing: the last line of the help. Returns -1 to continue, else the exit code.
+ * configuration. closing: the last line of the help. libraries: versions of libraries that
+ * --version also prints, those that the program runs and was built with; NULL: none. Returns -1 to
+ * continue, else the exit code.
  */
 int daemon_options_parse(int argc, char **argv, const char *program, const char *about,
-			 const char *config_page, const char *closing, struct options *options);
+			 const char *config_page, const char *closing, const char *libraries,
+			 struct options *options);
 
 #endif

@@ -69,7 +69,7 @@ main(int argc, char **argv)
 		"Gives each job a tree of switches, and its hosts what they need to use it.",
 		"fanin-manager(8)",
 		"SIGTERM and SIGINT stop it; jobs go on without it. faninctl(1) talks to it while it runs.",
-		&options);
+		NULL, &options);
 
 	if (ret >= 0)
 		return ret;

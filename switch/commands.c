@@ -179,14 +179,15 @@ command_version(void *user, const json_t *args, struct control_error *error)
 
 	if (args_check_known(args, error) != 0)
 		return NULL;
-	return json_pack("{s:s,s:s,s:o,s:o,s:i,s:i,s:i,s:s,s:s,s:o,s:o,s:i,s:I}", "version",
+	return json_pack("{s:s,s:s,s:o,s:o,s:i,s:i,s:i,s:s,s:s,s:s,s:o,s:o,s:i,s:I}", "version",
 			 FANIN_VERSION, "name", daemon->config->name, "ip",
 			 json_ipv4(daemon->pipeline->ip_be), "mac", json_mac(daemon->pipeline->mac),
 			 "udp_port", rte_be_to_cpu_16(daemon->pipeline->udp_port_be), "protocol",
 			 CONTROL_PROTOCOL, "packet_version", FANIN_WIRE_VERSION, "isa",
-			 fanin_isa_name(fanin_isa_detect()), "dpdk", rte_version(), "handlers",
-			 list_handlers(), "operations", list_operations(), "pid", (int)getpid(),
-			 "uptime_s", (json_int_t)uptime_seconds(daemon));
+			 fanin_isa_name(fanin_isa_detect()), "dpdk", rte_version(), "dpdk_built",
+			 DPDK_BUILT_WITH, "handlers", list_handlers(), "operations",
+			 list_operations(), "pid", (int)getpid(), "uptime_s",
+			 (json_int_t)uptime_seconds(daemon));
 }
 
 /*

@@ -14,6 +14,8 @@
 #include <sys/stat.h>
 #include <unistd.h>
 
+#include <rte_version.h>
+
 #include "control/clock.h"
 #include "control/notify.h"
 #include "control/options.h"
@@ -314,13 +316,16 @@ main(int argc, char **argv)
 	char problem[CONFIG_ERROR_LEN];
 	sigset_t signals;
 	int signal_fd;
-	int ret = daemon_options_parse(
+	char libraries[64];
+	int ret;
+
+	snprintf(libraries, sizeof(libraries), "%s; built with %s", rte_version(), DPDK_BUILT_WITH);
+	ret = daemon_options_parse(
 		argc, argv, "fanin-switch",
 		"Switches Ethernet frames and reduces the packets of Fanin jobs on their way.",
 		"fanin-switch.json(5)",
 		"SIGTERM and SIGINT stop it cleanly; faninctl(1) talks to it while it runs.",
-		&options);
-
+		libraries, &options);
 	if (ret >= 0)
 		return ret;
 	ret = config_load(options.config_path, &config, error);

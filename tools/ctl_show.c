@@ -78,7 +78,11 @@ print_version(const struct ctl *ctl, const json_t *result)
 	printf("running     for %s, process %" PRId64 "\n",
 	       ctl_duration(ctl_real(result, "uptime_s"), uptime), ctl_integer(result, "pid"));
 	if (json_object_get(result, "dpdk") != NULL)
-		printf("dpdk        %s\n", ctl_string(result, "dpdk"));
+		printf("dpdk        %s; built with %s\n", ctl_string(result, "dpdk"),
+		       ctl_string(result, "dpdk_built"));
+	if (json_object_get(result, "libfanin") != NULL)
+		printf("libfanin    %s; built with %s\n", ctl_string(result, "libfanin"),
+		       ctl_string(result, "libfanin_built"));
 	if (json_object_get(result, "instance") != NULL)
 		printf("address     %s, UDP port %" PRId64 " on %s, instance %s\n",
 		       ctl_string(result, "ip"), ctl_integer(result, "udp_port"),

@@ -99,6 +99,7 @@ DOCTOR_LOOK(doctor_capability); /* argument: number of the capability */
 DOCTOR_LOOK(doctor_memlock);
 DOCTOR_LOOK(doctor_bpffs);
 DOCTOR_LOOK(doctor_udp_port);
+DOCTOR_LOOK(doctor_libfanin);
 DOCTOR_LOOK(doctor_dpdk);
 DOCTOR_LOOK(doctor_drivers);
 DOCTOR_LOOK(doctor_libbpf);

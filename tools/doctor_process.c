@@ -182,14 +182,31 @@ look_at_library(const struct doctor *doctor, const char *name, const char *funct
 	return DOCTOR_OK;
 }
 
+/* Hosts may have it where their own programs alone find it: then its version can't be seen. */
+DOCTOR_LOOK(doctor_libfanin)
+{
+	(void)check;
+	(void)interface;
+	if (look_at_library(doctor, "libfanin.so.0", "fanin_version", found) != DOCTOR_OK)
+		return DOCTOR_NOTE;
+	return strncmp(found, FANIN_VERSION ",", sizeof(FANIN_VERSION)) == 0 ? DOCTOR_OK
+									     : DOCTOR_WARNING;
+}
+
 DOCTOR_LOOK(doctor_dpdk)
 {
+	enum doctor_state state;
 	char name[64];
+	size_t used;
 
 	(void)check;
 	(void)interface;
 	snprintf(name, sizeof(name), "librte_eal.so.%lu", dpdk_abi());
-	return look_at_library(doctor, name, "rte_version", found);
+	state = look_at_library(doctor, name, "rte_version", found);
+	used = strlen(found);
+	snprintf(found + used, DOCTOR_FOUND_LEN - used, "; fanin-switch was built with %s",
+		 DPDK_BUILT_WITH);
+	return state;
 }
 
 DOCTOR_LOOK(doctor_libbpf)

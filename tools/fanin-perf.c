@@ -475,6 +475,7 @@ main(int argc, char **argv)
 		.report = { .sz = sizeof(run.report) },
 	};
 	bool trace_failed;
+	int status;
 
 	options_parse(&options, argc, argv);
 	sigaction(SIGINT, &action, NULL);
@@ -482,8 +483,13 @@ main(int argc, char **argv)
 
 	options.init.interrupt = on_wait;
 	options.init.interrupt_arg = &run;
-	if (fanin_init(&options.init, &run.ctx) != FANIN_OK)
+	status = fanin_init(&options.init, &run.ctx);
+	if (status == FANIN_ERR_INVALID)
 		init_error(options.init.transport);
+	if (status != FANIN_OK) {
+		fprintf(stderr, "fanin-perf: %s\n", fanin_strerror(status));
+		return EXIT_FAILURE;
+	}
 	run_all(&run);
 	trace_failed = trace_close(&run) != 0;
 	if (run.comm != NULL)

@@ -76,7 +76,8 @@ static void __attribute__((noreturn)) version_print(void *all, char *text)
 {
 	(void)all;
 	(void)text;
-	printf("fanin-perf %s\n", fanin_version());
+	printf("fanin-perf " FANIN_VERSION " (libfanin %s; built with %s)\n", fanin_version(),
+	       FANIN_HEADER_VERSION);
 	exit(0);
 }
 

@@ -163,6 +163,9 @@ json_print(const struct run *run)
 	printf("{\"ok\": %s, \"rank\": %u, \"size\": %u, \"bytes\": %" PRIu64 ", ",
 	       run->status == FANIN_OK && run->mismatches == 0 ? "true" : "false", rank_of(run),
 	       options->join.size, options->bytes);
+	perf_json_string("version", FANIN_VERSION);
+	perf_json_string("libfanin", fanin_version());
+	perf_json_string("libfanin_built", FANIN_HEADER_VERSION);
 	perf_json_string("collective", perf_collective_name(options->collective));
 	perf_json_string("dtype", options->dtype_name);
 	perf_json_string("op", options->op_name);

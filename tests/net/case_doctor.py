@@ -8,7 +8,7 @@ from pathlib import Path
 
 from tests.net import firewall
 from tests.net.support import Lab, case, expect, expect_equal, program, run, run_exact_job
-from lab.namespaces import HOST_INTERFACE, NOBODY, SOURCE_DIR, inside, ip_in
+from lab.namespaces import BUILD_DIR, HOST_INTERFACE, NOBODY, SOURCE_DIR, inside, ip_in
 
 LIBRARIES = Path("/usr/lib/x86_64-linux-gnu")
 DRIVERS = LIBRARIES / "dpdk" / "pmds-23.0"
@@ -145,6 +145,7 @@ GOOD = {
     **{str(path)[1:]: path for path in (
         *(LIBRARIES / name for name in ("librte_eal.so.23", "libbpf.so.1", "libxdp.so.1")),
         *(DRIVERS / f"librte_net_{name}.so.23" for name in ("af_packet", "af_xdp", "memif")))},
+    str(LIBRARIES / "libfanin.so.0")[1:]: BUILD_DIR / "hostlib" / "libfanin.so.0",
 }
 
 
@@ -185,6 +186,9 @@ FAULTS = [
     ("memlock", "warning", {**without_capability(14), "proc/self/limits": LIMITS.format(8388608)}),
     ("udp_port", "warning", {"proc/net/udp": UDP.format(21930)}),
     ("udp_port", "warning", {"proc/net/udp6": UDP.format(21930)}),
+    ("libfanin", "note", {str(LIBRARIES / "libfanin.so.0")[1:]: None}),
+    # A library whose version is another one: it has no version of Fanin's.
+    ("libfanin", "warning", {str(LIBRARIES / "libfanin.so.0")[1:]: LIBRARIES / "libbpf.so.1"}),
     ("dpdk", "problem", {str(LIBRARIES / "librte_eal.so.23")[1:]: None}),
     ("dpdk_drivers", "problem", {str(DRIVERS / "librte_net_af_xdp.so.23")[1:]: None}),
     ("libbpf", "problem", {str(LIBRARIES / "libbpf.so.1")[1:]: None}),
@@ -196,7 +200,8 @@ ALSO = {"memlock": {"cap_ipc_lock"}, "cap_bpf": {"cap_sys_admin"}, "cap_net_admi
         "rmem_max": {"cap_net_admin", "firewall"}}
 # The parts of a machine that matter for each kind of host.
 NEEDED = {"udp": {"kernel", "cpu_isa", "transparent_hugepages", "clock_source", "cpu_governor",
-                  "backlog", "rmem_max", "firewall", "igmp_snooping", "udp_port", "profile"}}
+                  "backlog", "rmem_max", "firewall", "igmp_snooping", "udp_port", "libfanin",
+                  "profile"}}
 NEEDED["af_packet"] = NEEDED["udp"] | {"cap_net_raw"}
 NEEDED["af_xdp"] = NEEDED["af_packet"] | {"bpffs", "cap_net_admin", "cap_bpf", "cap_ipc_lock",
                                           "cap_sys_admin", "memlock", "libbpf", "libxdp"}

@@ -176,6 +176,25 @@ def man_pages_have_every_option_of_the_programs():
 
 
 @case()
+def every_program_tells_its_version_and_those_of_its_libraries():
+    """DPDK's and libfanin's: the one that it runs with and the one that it was built with."""
+    own = re.search(r"version: '([\d.]+)'", (SOURCE_DIR / "meson.build").read_text()).group(1)
+    header = re.search(r'FANIN_HEADER_VERSION "(.*)"', (INCLUDE / "fanin" / "fanin.h").read_text())
+    expect_equal(header.group(1), own, "the version of fanin.h")
+    number = r"[\d.]+(?:-rc\d+)?"
+    dpdk = rf" \(DPDK ({number}); built with ({number})\)"
+    libfanin = rf" \(libfanin ({number}); built with ({number})\)"
+    libraries = {"fanin-switch": dpdk, "fanin-pktgen": dpdk, "fanin-perf": libfanin,
+                 "fanin-server": libfanin}
+    for name in PROGRAMS:
+        told = run([program(name), "--version"]).stdout
+        found = re.fullmatch(rf"{name} {re.escape(own)}{libraries.get(name, '')}\n", told)
+        expect(found, f"{name} --version: found {told!r}")
+        expect_equal(len(set(found.groups())), 1 if name in libraries else 0,
+                     f"versions of the library of {name}: {told!r}")
+
+
+@case()
 def faninctl_takes_every_option_of_its_help():
     """With an invalid value and a missing socket: whatever else is wrong, the option is known."""
     commands = re.findall(r"^  ([a-z]+(?: [a-z]+)?)  +\S",

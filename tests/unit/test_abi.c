@@ -10,6 +10,7 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "hostlib/src/base/error.h"
 #include "hostlib/src/base/report.h"
 #include "hostlib/src/comm/comm.h"
 #include "tests/abi/older_caller.h"
@@ -41,6 +42,42 @@ expect_as_now(int status, const char *found, const struct fanin_join_opts *optio
 	ck_assert_str_eq(older, fanin_ctx_error(ctx));
 	ck_assert_str_ne(older, "");
 }
+
+/* Keeps the last line. */
+static void
+keep_line(int level, const char *line, void *kept)
+{
+	if (level == FANIN_LOG_ERROR)
+		snprintf(kept, FANIN_TEXT_LEN, "%s", line);
+}
+
+START_TEST(a_library_that_is_older_than_its_caller_refuses_it)
+{
+	char line[FANIN_TEXT_LEN] = "";
+	const struct fanin_init_opts options = { .sz = sizeof(options),
+						 .print = keep_line,
+						 .print_arg = line };
+	fanin_ctx *made = NULL;
+
+	ck_assert_str_eq(FANIN_HEADER_VERSION, fanin_version());
+	ck_assert_int_eq(fanin_init_from(FANIN_HEADER_NUMBER + 1, NULL, &made), FANIN_ERR_VERSION);
+	ck_assert_int_eq(fanin_init_from(12034056, &options, &made), FANIN_ERR_VERSION);
+	ck_assert_ptr_null(made);
+	ck_assert_str_eq(line, "found libfanin " FANIN_HEADER_VERSION
+			       ", expected 12.34.56 or newer: the caller was compiled with that "
+			       "header");
+	ck_assert_ptr_nonnull(strstr(fanin_strerror(FANIN_ERR_VERSION), FANIN_HEADER_VERSION));
+	line[0] = '\0';
+	ck_assert_int_eq(fanin_init(&options, &made), FANIN_OK);
+	fanin_finalize(made);
+	/* Of callers that were compiled before the header had a number, and of older ones. */
+	ck_assert_int_eq((fanin_init)(&options, &made), FANIN_OK);
+	fanin_finalize(made);
+	ck_assert_int_eq(fanin_init_from(FANIN_HEADER_NUMBER - 1, &options, &made), FANIN_OK);
+	fanin_finalize(made);
+	ck_assert_str_eq(line, "");
+}
+END_TEST
 
 START_TEST(older_callers_may_leave_padding_undefined)
 {
@@ -233,6 +270,7 @@ suite_abi(void)
 	TCase *tcase = tcase_create("structs");
 
 	tcase_add_checked_fixture(tcase, context_make, context_free);
+	tcase_add_test(tcase, a_library_that_is_older_than_its_caller_refuses_it);
 	tcase_add_test(tcase, older_callers_may_leave_padding_undefined);
 	tcase_add_test(tcase, fields_stay_where_they_are);
 	tcase_add_test(tcase, former_padding_holds_no_field);

@@ -263,7 +263,7 @@ dumpable_after(const char *option)
 	ck_assert_int_eq(prctl(PR_SET_DUMPABLE, 1, 0, 0, 0), 0);
 	optind = 0;
 	ck_assert_int_eq(daemon_options_parse(option == NULL ? 3 : 4, argv, "fanin-test", "", "",
-					      "", &options),
+					      "", NULL, &options),
 			 -1);
 	dumpable = prctl(PR_GET_DUMPABLE, 0, 0, 0, 0);
 	ck_assert_int_eq(prctl(PR_SET_DUMPABLE, 1, 0, 0, 0), 0);

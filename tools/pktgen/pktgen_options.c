@@ -8,6 +8,8 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include <rte_version.h>
+
 #include "tools/measure/options.h"
 #include "tools/pktgen/pktgen.h"
 #include "control/job_key.h"
@@ -160,7 +162,8 @@ static void __attribute__((noreturn)) version_print(void *all, char *text)
 {
 	(void)all;
 	(void)text;
-	puts("fanin-pktgen " FANIN_VERSION);
+	printf("fanin-pktgen " FANIN_VERSION " (%s; built with %s)\n", rte_version(),
+	       DPDK_BUILT_WITH);
 	exit(0);
 }
 

@@ -5,6 +5,7 @@
 #include <stdio.h>
 
 #include <jansson.h>
+#include <rte_version.h>
 
 #include "tools/measure/machine.h"
 #include "tools/pktgen/pktgen.h"
@@ -115,8 +116,9 @@ pktgen_report(const struct pktgen *gen, const struct pktgen_trial *trial, unsign
 		print_table(gen, trial, trials);
 		return;
 	}
-	object = json_pack("{s:{s:s},s:[o]}", "machine", "cpu", machine_cpu(), "results",
-			   row_json(gen, trial));
+	object = json_pack("{s:s,s:s,s:s,s:{s:s},s:[o]}", "version", FANIN_VERSION, "dpdk",
+			   rte_version(), "dpdk_built", DPDK_BUILT_WITH, "machine", "cpu",
+			   machine_cpu(), "results", row_json(gen, trial));
 	if (trials != 0)
 		json_object_set_new(object, "search",
 				    json_pack("{s:i,s:f}", "trials", (int)trials, "resolution",

@@ -45,6 +45,14 @@ extern "C" {
 
 #define FANIN_API __attribute__((visibility("default")))
 
+/*
+ * Version of this header, which is the version of the library that it belongs to: as text, and as a
+ * number that grows with it. A library that is older than the header its caller was compiled with
+ * refuses to make a context or a server: see FANIN_ERR_VERSION.
+ */
+#define FANIN_HEADER_VERSION "0.1.0"
+#define FANIN_HEADER_NUMBER (0 * 1000000 + 1 * 1000 + 0)
+
 /* Status of a call. 0 is success, positive is "not yet", negative is an error. */
 enum fanin_status {
 	FANIN_OK = 0,
@@ -70,6 +78,8 @@ enum fanin_status {
 	FANIN_ERR_MANAGER = -13,  /* the network manager can't be reached, or sent something invalid
 				   */
 	FANIN_ERR_CAPACITY = -14, /* a result has more values than the caller has room for */
+	FANIN_ERR_VERSION = -15,  /* the library is older than the header of its caller: the print
+				     callback gets both versions */
 };
 
 enum fanin_dtype {
@@ -428,9 +438,18 @@ struct fanin_report {
  * fanin_finalize.
  * Returns FANIN_OK, FANIN_ERR_NO_MEMORY or FANIN_ERR_INVALID; the latter also if the environment
  * variable FANIN_BACKGROUND_PROGRESS is neither "1" nor "0", or FANIN_RECEIVE_BUFFER is not a
- * number of bytes. Thread-safe.
+ * number of bytes; or FANIN_ERR_VERSION. Thread-safe.
  */
 FANIN_API int fanin_init(const struct fanin_init_opts *opts, fanin_ctx **ctx);
+
+/*
+ * Does the same for a caller that was compiled with the header of this number. Calls of fanin_init
+ * are calls of this function with the caller's own number; callers that were compiled before there
+ * was one still find fanin_init.
+ */
+FANIN_API int fanin_init_from(unsigned int header, const struct fanin_init_opts *opts,
+			      fanin_ctx **ctx);
+#define fanin_init(...) fanin_init_from(FANIN_HEADER_NUMBER, __VA_ARGS__)
 
 /*
  * Joins a job and waits until every rank has joined. Chooses the transport.
@@ -848,7 +867,10 @@ FANIN_API size_t fanin_dtype_size_of(enum fanin_dtype dtype);
  */
 FANIN_API int fanin_setting(const char *name, char *value, size_t size);
 
-/* Returns the library's version, "0.1.0". Static string, thread-safe. */
+/*
+ * Returns the version of the library that the program runs with, "0.1.0"; FANIN_HEADER_VERSION is
+ * the one it was built with. Static string, thread-safe.
+ */
 FANIN_API const char *fanin_version(void);
 
 #ifdef __cplusplus

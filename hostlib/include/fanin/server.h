@@ -153,11 +153,16 @@ struct fanin_server_drop {
  *
  * opts: only read during the call. server: set on success only; free with fanin_server_close.
  * error: receives a line about what was wrong, error_len bytes; may be NULL. Returns FANIN_OK,
- * FANIN_ERR_INVALID, FANIN_ERR_NO_ROUTE (no interface has the address), FANIN_ERR_NO_MEMORY, or
- * FANIN_ERR_SYSTEM if the port is taken, say.
+ * FANIN_ERR_INVALID, FANIN_ERR_NO_ROUTE (no interface has the address), FANIN_ERR_NO_MEMORY,
+ * FANIN_ERR_SYSTEM if the port is taken, say, or FANIN_ERR_VERSION.
  */
 FANIN_API int fanin_server_open(const struct fanin_server_opts *opts, fanin_server **server,
 				char *error, size_t error_len);
+
+/* Calls of fanin_server_open are calls of this function, as with fanin_init_from. */
+FANIN_API int fanin_server_open_from(unsigned int header, const struct fanin_server_opts *opts,
+				     fanin_server **server, char *error, size_t error_len);
+#define fanin_server_open(...) fanin_server_open_from(FANIN_HEADER_NUMBER, __VA_ARGS__)
 
 /* Removes all jobs and frees the server, which may be NULL. */
 FANIN_API void fanin_server_close(fanin_server *server);

@@ -202,6 +202,8 @@ fanin_strerror(int status)
 		return "the network manager can't be reached or makes no sense";
 	case FANIN_ERR_CAPACITY:
 		return "the result has more values than there is room for";
+	case FANIN_ERR_VERSION:
+		return "libfanin " FANIN_VERSION " is older than its caller";
 	default:
 		return "unknown status";
 	}

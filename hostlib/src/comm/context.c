@@ -14,6 +14,8 @@
 #include <sys/socket.h>
 #include <time.h>
 
+#include "hostlib/src/base/caller.h"
+
 /*
  * Empty polls, each followed by a yield, before sleeping. With four ranks and the switch on two
  * cores: over memif 40 instead of 8 yields save some 5 to 20 %, over the kernel they cost 15 to 25
@@ -89,13 +91,29 @@ buffer_from_environment(uint32_t *bytes)
 	return true;
 }
 
+/* For callers that were compiled before the header had a number. */
+#undef fanin_init
 int
 fanin_init(const struct fanin_init_opts *opts, fanin_ctx **ctx)
 {
+	return fanin_init_from(0, opts, ctx);
+}
+
+int
+fanin_init_from(unsigned int header, const struct fanin_init_opts *opts, fanin_ctx **ctx)
+{
 	struct fanin_init_opts options = { 0 };
+	char text[FANIN_TEXT_LEN];
 	struct fanin_ctx *created;
 	uint32_t receive_buffer;
+	const int status = fanin_caller_check(header, text, sizeof(text));
 
+	if (status != FANIN_OK) {
+		/* This field has been there in all headers, and is in all later ones. */
+		if (opts != NULL && opts->print != NULL)
+			opts->print(FANIN_LOG_ERROR, text, opts->print_arg);
+		return status;
+	}
 	if (ctx == NULL || (opts != NULL && !fanin_options_copy(&options, sizeof(options), opts)))
 		return FANIN_ERR_INVALID;
 	if (options.transport == NULL)

@@ -14,6 +14,7 @@
 #include <sys/timerfd.h>
 #include <unistd.h>
 
+#include "hostlib/src/base/caller.h"
 #include "hostlib/src/base/clock.h"
 #include "hostlib/src/base/options.h"
 #include "protocols/pa_atp/host/server.h"
@@ -364,9 +365,18 @@ open_parts(struct fanin_server *server, const struct fanin_server_opts *options)
 	return FANIN_OK;
 }
 
+/* For callers that were compiled before the header had a number. */
+#undef fanin_server_open
 int
 fanin_server_open(const struct fanin_server_opts *opts, fanin_server **server, char *error,
 		  size_t error_len)
+{
+	return fanin_server_open_from(0, opts, server, error, error_len);
+}
+
+int
+fanin_server_open_from(unsigned int header, const struct fanin_server_opts *opts,
+		       fanin_server **server, char *error, size_t error_len)
 {
 	struct fanin_server_opts options = { 0 };
 	struct fanin_server *created;
@@ -374,6 +384,9 @@ fanin_server_open(const struct fanin_server_opts *opts, fanin_server **server, c
 
 	if (error != NULL && error_len != 0)
 		error[0] = '\0';
+	status = fanin_caller_check(header, error, error != NULL ? error_len : 0);
+	if (status != FANIN_OK)
+		return status;
 	if (opts == NULL || server == NULL || !fanin_options_copy(&options, sizeof(options), opts))
 		return FANIN_ERR_INVALID;
 	created = calloc(1, sizeof(*created));

@@ -90,16 +90,17 @@ command_version(void *user, const json_t *args, struct control_error *error)
 	if (args_check_known(args, error) != 0)
 		return NULL;
 	server_stats(daemon, &stats);
-	return json_pack("{s:s,s:s,s:s,s:s,s:o,s:i,s:s,s:i,s:i,s:s,s:o,s:o,s:o,s:o,s:i,s:I}",
-			 "version", FANIN_VERSION, "kind", "server", "name", daemon->config->name,
-			 "ip", daemon->config->ip, "mac", json_mac(stats.mac), "udp_port",
-			 stats.udp_port, "port", stats.interface, "protocol", CONTROL_PROTOCOL,
-			 "packet_version", FANIN_WIRE_VERSION, "isa",
-			 fanin_isa_name(fanin_isa_detect()), "instance",
-			 json_sprintf("0x%016lx", (unsigned long)stats.instance), "limits",
-			 json_limits(&stats), "handlers", list_handlers(), "operations",
-			 list_operations(), "pid", (int)getpid(), "uptime_s",
-			 (json_int_t)((clock_ns() - daemon->start_ns) / 1000000000u));
+	return json_pack(
+		"{s:s,s:s,s:s,s:s,s:s,s:s,s:o,s:i,s:s,s:i,s:i,s:s,s:o,s:o,s:o,s:o,s:i,s:I}",
+		"version", FANIN_VERSION, "libfanin", fanin_version(), "libfanin_built",
+		FANIN_HEADER_VERSION, "kind", "server", "name", daemon->config->name, "ip",
+		daemon->config->ip, "mac", json_mac(stats.mac), "udp_port", stats.udp_port, "port",
+		stats.interface, "protocol", CONTROL_PROTOCOL, "packet_version", FANIN_WIRE_VERSION,
+		"isa", fanin_isa_name(fanin_isa_detect()), "instance",
+		json_sprintf("0x%016lx", (unsigned long)stats.instance), "limits",
+		json_limits(&stats), "handlers", list_handlers(), "operations", list_operations(),
+		"pid", (int)getpid(), "uptime_s",
+		(json_int_t)((clock_ns() - daemon->start_ns) / 1000000000u));
 }
 
 /* The values that a manager asks for often. */

@@ -157,12 +157,17 @@ main(int argc, char **argv)
 	struct options options;
 	struct server_config config;
 	struct control_error error;
-	int ret = daemon_options_parse(
+	char libraries[64];
+	int ret;
+
+	snprintf(libraries, sizeof(libraries), "libfanin %s; built with %s", fanin_version(),
+		 FANIN_HEADER_VERSION);
+	ret = daemon_options_parse(
 		argc, argv, "fanin-server",
 		"Combines what the switches of Fanin jobs could not, and sends the results.",
 		"fanin-server.json(5)",
-		"SIGTERM and SIGINT stop it; faninctl(1) talks to it while it runs.", &options);
-
+		"SIGTERM and SIGINT stop it; faninctl(1) talks to it while it runs.", libraries,
+		&options);
 	if (ret >= 0)
 		return ret;
 	if (server_config_load(options.config_path, &config, &error) != 0) {

@@ -453,6 +453,12 @@ START_TEST(wrong_options_are_named)
 					   .max_jobs = 5000 };
 	ck_assert_int_eq(fanin_server_open(&opts, &other, error, sizeof(error)), FANIN_ERR_INVALID);
 	ck_assert_ptr_nonnull(strstr(error, "max_jobs: found 5000"));
+	ck_assert_int_eq(fanin_server_open_from(FANIN_HEADER_NUMBER + 1, &opts, &other, error,
+						sizeof(error)),
+			 FANIN_ERR_VERSION);
+	ck_assert_ptr_nonnull(strstr(error, "found libfanin " FANIN_HEADER_VERSION ", expected"));
+	ck_assert_int_eq(fanin_server_open_from(FANIN_HEADER_NUMBER + 1, &opts, &other, NULL, 0),
+			 FANIN_ERR_VERSION);
 	ck_assert_ptr_null(other);
 
 	ck_assert_int_eq(fanin_server_add_job(server, &job), FANIN_ERR_INVALID);
