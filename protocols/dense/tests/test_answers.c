@@ -20,8 +20,8 @@
 /* The ranks of child c are 2 + 2c and 3 + 2c. */
 #define OWN_RANK 2
 
-static const char *const handlers[] = { "single", "multi", "tree", "sparse-array" };
-#define N_HANDLERS 3
+static const char *const handlers[] = { "single", "multi", "tree" };
+#define N_HANDLERS (int)(sizeof(handlers) / sizeof(handlers[0]))
 
 static struct handler_rig rig;
 static struct fanin_dense unused;
