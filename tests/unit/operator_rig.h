@@ -12,17 +12,17 @@
 #include <check.h>
 
 #include "tests/unit/handler_rig.h"
+#include "tests/unit/handlers_here.h"
 #include "lab/reference/kernel_reference.h"
 
 #define COUNT 37 /* maximum of elements */
 #define WINDOW 1
 
 static const uint16_t sizes[] = { 1, 2, 3, 8, 16, 64 };
-
-static const char *const handlers[] = { "single", "multi", "tree", "sparse-array" };
-
 #define N_SIZES (int)(sizeof(sizes) / sizeof(sizes[0]))
-#define N_HANDLERS (int)(sizeof(handlers) / sizeof(handlers[0]))
+
+static const char *handlers[] = { "single", "multi", "tree", "sparse-array" };
+static int n_handlers; /* that this build has: set by handlers_here */
 
 /* The rig's blocks come one after the other. */
 static struct handler_rig rig;

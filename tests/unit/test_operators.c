@@ -13,8 +13,8 @@ START_TEST(every_defined_pair_is_reduced)
 {
 	uint64_t expected[COUNT];
 
-	rig_start(handlers[_i / N_SIZES % N_HANDLERS], sizes[_i % N_SIZES]);
-	rig.job.wide = _i >= N_SIZES * N_HANDLERS;
+	rig_start(handlers[_i / N_SIZES % n_handlers], sizes[_i % N_SIZES]);
+	rig.job.wide = _i >= N_SIZES * n_handlers;
 	for (unsigned int dtype = 1; dtype < FANIN_WIRE_DTYPE_COUNT; dtype++) {
 		for (unsigned int op = 1; op < FANIN_WIRE_OP_COUNT; op++) {
 			if (!fanin_operation_defined(dtype, op))
@@ -111,10 +111,11 @@ suite_operators(void)
 	TCase *handler = tcase_create("handler");
 	TCase *library = tcase_create("library");
 
-	tcase_add_loop_test(handler, every_defined_pair_is_reduced, 0, 2 * N_SIZES * N_HANDLERS);
-	tcase_add_loop_test(handler, every_other_pair_is_refused, 0, N_HANDLERS);
+	n_handlers = handlers_here(handlers, RTE_DIM(handlers));
+	tcase_add_loop_test(handler, every_defined_pair_is_reduced, 0, 2 * N_SIZES * n_handlers);
+	tcase_add_loop_test(handler, every_other_pair_is_refused, 0, n_handlers);
 	tcase_add_loop_test(handler, an_average_is_divided_once_however_often_it_is_sent, 0,
-			    N_HANDLERS);
+			    n_handlers);
 	suite_add_tcase(suite, handler);
 
 	tcase_add_test(library, the_library_supports_what_the_switch_has_kernels_for);

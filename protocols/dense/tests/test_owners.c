@@ -8,6 +8,7 @@
 
 #include "protocols/dense/switch/dense.h"
 #include "tests/unit/handler_rig.h"
+#include "tests/unit/handlers_here.h"
 #include "lab/reference/random.h"
 #include "tests/unit/suites.h"
 
@@ -18,8 +19,8 @@
 #define INDEX 1
 #define STOCK 4
 
-static const char *const handlers[] = { "single", "multi", "tree", "sparse-array", "broadcast" };
-#define N_HANDLERS (int)(sizeof(handlers) / sizeof(handlers[0]))
+static const char *handlers[] = { "single", "multi", "tree", "sparse-array", "broadcast" };
+static int n_handlers; /* that this build has */
 
 static struct handler_rig rig;
 static struct fanin_dense unused;
@@ -484,23 +485,24 @@ suite_owners(void)
 	TCase *root = tcase_create("root");
 	TCase *leaf = tcase_create("leaf");
 
+	n_handlers = handlers_here(handlers, RTE_DIM(handlers));
 	tcase_add_loop_test(root, the_owner_gets_the_elements_and_all_others_the_headers, 0,
-			    N_HANDLERS);
+			    n_handlers);
 	tcase_add_loop_test(root, averages_and_sums_in_f32_are_finished_for_the_owner, 0, 3);
 	tcase_add_loop_test(root, children_that_contribute_again_get_their_part_of_the_result, 0,
-			    N_HANDLERS);
-	tcase_add_loop_test(root, an_overdue_query_brings_each_child_what_is_its, 0, N_HANDLERS);
-	tcase_add_loop_test(root, without_a_packet_headers_are_lost_and_asked_for, 0, N_HANDLERS);
-	tcase_add_loop_test(root, the_owner_is_part_of_the_shape, 0, N_HANDLERS);
-	tcase_add_loop_test(root, an_owner_that_the_job_has_not_is_refused, 0, N_HANDLERS);
-	tcase_add_loop_test(root, a_result_that_is_known_is_the_owners, 0, N_HANDLERS);
+			    n_handlers);
+	tcase_add_loop_test(root, an_overdue_query_brings_each_child_what_is_its, 0, n_handlers);
+	tcase_add_loop_test(root, without_a_packet_headers_are_lost_and_asked_for, 0, n_handlers);
+	tcase_add_loop_test(root, the_owner_is_part_of_the_shape, 0, n_handlers);
+	tcase_add_loop_test(root, an_owner_that_the_job_has_not_is_refused, 0, n_handlers);
+	tcase_add_loop_test(root, a_result_that_is_known_is_the_owners, 0, n_handlers);
 	suite_add_tcase(suite, root);
-	tcase_add_loop_test(leaf, below_the_root_the_sum_goes_up_with_its_owner, 0, N_HANDLERS);
-	tcase_add_loop_test(leaf, below_the_root_elements_go_on_to_the_owners_child, 0, N_HANDLERS);
+	tcase_add_loop_test(leaf, below_the_root_the_sum_goes_up_with_its_owner, 0, n_handlers);
+	tcase_add_loop_test(leaf, below_the_root_elements_go_on_to_the_owners_child, 0, n_handlers);
 	tcase_add_loop_test(leaf, below_the_root_without_the_owner_only_headers_go_on, 0,
-			    N_HANDLERS);
+			    n_handlers);
 	tcase_add_loop_test(leaf, below_the_root_a_known_result_goes_up_from_the_owners_child_only,
-			    0, N_HANDLERS);
+			    0, n_handlers);
 	suite_add_tcase(suite, leaf);
 	return suite;
 }

@@ -11,6 +11,7 @@
 #include <string.h>
 
 #include "hostlib/src/cc/cc.h"
+#include "tests/unit/handlers_here.h"
 #include "tests/unit/host_world.h"
 #include "tests/unit/suites.h"
 #include "wire/shard.h"
@@ -69,9 +70,8 @@ lose_job(void)
 
 /* ------------------------------------------------------------------ exact */
 
-static const char *const handlers[] = { "single", "multi", "tree", "sparse" };
-
-#define N_HANDLERS (int)(sizeof(handlers) / sizeof(handlers[0]))
+static const char *handlers[] = { "single", "multi", "tree", "sparse" };
+static int n_handlers; /* that this build has */
 
 /* Networks of one switch, and of leaves below a spine; hosts that share ports. */
 static const struct {
@@ -88,7 +88,7 @@ trial_of(int number)
 {
 	return (struct trial){
 		.seed = (uint64_t)number + 1,
-		.handler = handlers[number / N_SHAPES % N_HANDLERS],
+		.handler = handlers[number / N_SHAPES % n_handlers],
 		.n_ranks = shapes[number % N_SHAPES].n_ranks,
 		.n_leaves = shapes[number % N_SHAPES].n_leaves,
 		.per_port = shapes[number % N_SHAPES].per_port,
@@ -214,12 +214,13 @@ suite_owners_network(void)
 	Suite *suite = suite_create("owners_network");
 	TCase *tests = tcase_create("all");
 
+	n_handlers = handlers_here(handlers, RTE_DIM(handlers));
 	tcase_set_timeout(tests, 300);
 	tcase_add_loop_test(tests, owners_get_exact_results_whatever_is_lost, 0,
-			    N_SHAPES * N_HANDLERS);
-	tcase_add_loop_test(tests, a_job_may_be_taken_away_at_any_moment, 0, N_SHAPES * N_HANDLERS);
+			    N_SHAPES * n_handlers);
+	tcase_add_loop_test(tests, a_job_may_be_taken_away_at_any_moment, 0, N_SHAPES * n_handlers);
 	tcase_add_loop_test(tests, done_ranks_contribute_again_though_their_memory_changed, 0,
-			    N_SHAPES * N_HANDLERS);
+			    N_SHAPES * n_handlers);
 	/* Those whose hosts have ports of their own. */
 	tcase_add_loop_test(tests, a_link_down_carries_the_owners_part_and_headers, 0, 6);
 	suite_add_tcase(suite, tests);

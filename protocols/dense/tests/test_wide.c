@@ -74,8 +74,8 @@ static const struct {
 
 START_TEST(f32_keeps_what_native_accumulation_loses)
 {
-	rig_start(handlers[_i % N_HANDLERS], 3);
-	rig.job.wide = _i < N_HANDLERS;
+	rig_start(handlers[_i % n_handlers], 3);
+	rig.job.wide = _i < n_handlers;
 	operands.count = 1;
 	for (size_t i = 0; i < sizeof(rounded) / sizeof(rounded[0]); i++) {
 		unsigned int dtype = rounded[i].dtype;
@@ -209,12 +209,13 @@ suite_wide(void)
 	Suite *suite = suite_create("wide");
 	TCase *wide = tcase_create("wide");
 
-	tcase_add_loop_test(wide, halves_are_accumulated_in_f32, 0, N_SIZES * N_HANDLERS);
-	tcase_add_loop_test(wide, f32_keeps_what_native_accumulation_loses, 0, 2 * N_HANDLERS);
-	tcase_add_loop_test(wide, a_sum_in_f32_takes_half_a_packet, 0, N_HANDLERS);
+	n_handlers = handlers_here(handlers, RTE_DIM(handlers));
+	tcase_add_loop_test(wide, halves_are_accumulated_in_f32, 0, N_SIZES * n_handlers);
+	tcase_add_loop_test(wide, f32_keeps_what_native_accumulation_loses, 0, 2 * n_handlers);
+	tcase_add_loop_test(wide, a_sum_in_f32_takes_half_a_packet, 0, n_handlers);
 	tcase_add_loop_test(wide, an_f32_sum_takes_duplicates_and_repeats_as_any_other, 0,
-			    N_HANDLERS);
-	tcase_add_loop_test(wide, a_packet_that_is_to_be_tried_again_is_unchanged, 0, N_HANDLERS);
+			    n_handlers);
+	tcase_add_loop_test(wide, a_packet_that_is_to_be_tried_again_is_unchanged, 0, n_handlers);
 	suite_add_tcase(suite, wide);
 	return suite;
 }
