@@ -16,6 +16,8 @@ const char *
 fanin_comm_beside_obstacle(struct fanin_comm *comm, const struct fanin_join_opts *options,
 			   enum fanin_beside_use use, const char *number)
 {
+	const struct fanin_protocol *protocol = fanin_protocol_beside(use);
+
 	if (options->job_name == NULL)
 		return "the job was given by its switch, and only the network manager makes another one";
 	if (comm->protocol->on_switch == NULL)
@@ -26,8 +28,9 @@ fanin_comm_beside_obstacle(struct fanin_comm *comm, const struct fanin_join_opts
 		return "memif serves one job of a host";
 	if (strcmp(comm->ctx->transport, "af_xdp") == 0)
 		return "af_xdp serves one job of a host";
-	if (strlen(options->job_name) + strlen(".") + strlen(fanin_protocol_beside(use)->name) +
-		    strlen(number) >
+	if (protocol == NULL)
+		return "this library was built without the protocol of such a job";
+	if (strlen(options->job_name) + strlen(".") + strlen(protocol->name) + strlen(number) >
 	    FANIN_JOB_NAME_MAX)
 		return "the job's name is too long for that of another one";
 	return NULL;

@@ -218,7 +218,8 @@ fanin_comm_region_reducing(struct fanin_comm *comm, enum fanin_beside_use way,
 	if (status == FANIN_OK && comm->beside[way] == NULL)
 		status = fanin_error_set(error, FANIN_ERR_UNSUPPORTED,
 					 "job '%s' does not reduce regions by %s: %.350s",
-					 comm->job_name, fanin_protocol_beside(way)->name, why);
+					 comm->job_name, way == FANIN_BESIDE_PUSH ? "push" : "pull",
+					 why);
 	if (status == FANIN_OK)
 		*reducing = comm->beside[way];
 	return status;

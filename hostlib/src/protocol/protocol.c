@@ -112,7 +112,6 @@ fanin_protocol_beside(enum fanin_beside_use use)
 
 	while (protocol != NULL && protocol->beside != use)
 		protocol = protocol->next;
-	assert(protocol != NULL);
 	return protocol;
 }
 

@@ -412,8 +412,8 @@ const struct fanin_protocol *fanin_protocol_of(const char *handler, char *reason
 					       size_t reason_len);
 
 /*
- * Returns the protocol for a use. The names of its jobs end with its name. Thread-safe after
- * start-up.
+ * Returns the protocol for a use, or NULL if this library was built without it. The names of its
+ * jobs end with its name. Thread-safe after start-up.
  */
 const struct fanin_protocol *fanin_protocol_beside(enum fanin_beside_use use);
 
