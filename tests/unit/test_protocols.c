@@ -205,6 +205,18 @@ cut(struct fanin_endpoint *engine, struct fanin_request *request, uint64_t count
 	return count;
 }
 
+/* Returns the first use of jobs beside others that a protocol of this build has. */
+static enum fanin_beside_use
+use_here(void)
+{
+	enum fanin_beside_use use = FANIN_BESIDE_NONE + 1;
+
+	while (use < FANIN_BESIDE_USES && fanin_protocol_beside(use) == NULL)
+		use++;
+	ck_assert_int_lt(use, FANIN_BESIDE_USES);
+	return use;
+}
+
 START_TEST(a_protocol_that_makes_no_sense_is_refused_with_the_reason)
 {
 	static const char *const other_handlers[] = { "other", NULL };
@@ -256,10 +268,23 @@ START_TEST(a_protocol_that_makes_no_sense_is_refused_with_the_reason)
 	EXPECT_PROBLEM("handlers", protocol.handlers = NULL);
 	EXPECT_PROBLEM("runs the jobs", protocol.handlers = taken_handlers);
 	EXPECT_PROBLEM("usual", protocol.is_usual = true);
-	EXPECT_PROBLEM("same use", protocol.beside = FANIN_BESIDE_PUSH);
+	EXPECT_PROBLEM("same use", protocol.beside = use_here());
 	EXPECT_PROBLEM("poll_fds", protocol.poll_fds = NULL);
 	EXPECT_PROBLEM("all or none", protocol.on_switch = &half);
 #undef EXPECT_PROBLEM
+}
+END_TEST
+
+START_TEST(a_job_beside_another_needs_a_protocol_of_this_build)
+{
+	const struct fanin_join_opts options = { .job_name = "job" };
+	struct fanin_ctx context = { .transport = "udp" };
+	struct fanin_comm joined = { .ctx = &context, .protocol = &echo };
+
+	ck_assert_ptr_null(fanin_comm_beside_obstacle(&joined, &options, use_here(), ""));
+	/* No protocol is for this. */
+	ck_assert_str_eq(fanin_comm_beside_obstacle(&joined, &options, FANIN_BESIDE_USES, ""),
+			 "this library was built without the protocol of such a job");
 }
 END_TEST
 
@@ -538,6 +563,7 @@ suite_protocols(void)
 	tcase_add_loop_test(choice, the_handler_of_a_job_names_its_protocol, 0,
 			    (int)(sizeof(choices) / sizeof(choices[0])));
 	tcase_add_test(choice, a_protocol_that_makes_no_sense_is_refused_with_the_reason);
+	tcase_add_test(choice, a_job_beside_another_needs_a_protocol_of_this_build);
 	tcase_add_loop_test(choice, a_multicast_job_takes_a_protocol_that_names_its_handler, 0,
 			    (int)(sizeof(choices_on_switch) / sizeof(choices_on_switch[0])));
 	tcase_add_test(choice, a_job_with_leaders_takes_only_a_protocol_that_has_them);
