@@ -68,6 +68,15 @@ static struct fanin_handler spare = {
 	.slot_release = spare_release,
 };
 
+/* A handler of multicast jobs, which has no slots. */
+static struct fanin_handler caster = {
+	.name = "spare_caster",
+	.description = "refuses all contributions of a multicast job",
+	.shape = FANIN_SHAPE_MULTICAST,
+	.slots_of = FANIN_SLOTS_NONE,
+	.contribution = spare_contribution,
+};
+
 START_TEST(handlers_are_listed_once_each_by_name)
 {
 	const struct fanin_handler *last = NULL;
@@ -287,10 +296,10 @@ static const struct {
 	{ "single", 2, 0, true },
 	{ "single", 1, 0, false },
 	{ "single", 2, FANIN_JOB_MULTICAST, false },
-	{ "multicast", 2, FANIN_JOB_MULTICAST, true },
+	{ "spare_caster", 2, FANIN_JOB_MULTICAST, true },
 	/* For these handlers nothing waits in slots. */
-	{ "multicast", 1, FANIN_JOB_MULTICAST, true },
-	{ "multicast", 2, 0, false },
+	{ "spare_caster", 1, FANIN_JOB_MULTICAST, true },
+	{ "spare_caster", 2, 0, false },
 };
 
 START_TEST(a_parent_has_to_run_a_job_of_the_same_kind)
@@ -487,6 +496,7 @@ setup(void)
 	if (fanin_handler_find(spare.name) != NULL)
 		return;
 	fanin_handler_register(&spare);
+	fanin_handler_register(&caster);
 	fanin_handler_register(&listener);
 }
 
