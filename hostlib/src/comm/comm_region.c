@@ -201,6 +201,7 @@ fanin_comm_region_reducing(struct fanin_comm *comm, enum fanin_beside_use way,
 			   struct fanin_comm **reducing, struct fanin_error *error)
 {
 	const struct fanin_join_opts *options = &comm->kept.options;
+	const struct fanin_protocol *protocol = fanin_protocol_beside(way);
 	const struct fanin_beside job = {
 		.owner = comm,
 		.use = way,
@@ -217,9 +218,9 @@ fanin_comm_region_reducing(struct fanin_comm *comm, enum fanin_beside_use way,
 						&comm->beside[way], why, error);
 	if (status == FANIN_OK && comm->beside[way] == NULL)
 		status = fanin_error_set(error, FANIN_ERR_UNSUPPORTED,
-					 "job '%s' does not reduce regions by %s: %.350s",
-					 comm->job_name, way == FANIN_BESIDE_PUSH ? "push" : "pull",
-					 why);
+					 "job '%s' does not reduce regions %s%s: %.350s",
+					 comm->job_name, protocol == NULL ? "in this way" : "by ",
+					 protocol == NULL ? "" : protocol->name, why);
 	if (status == FANIN_OK)
 		*reducing = comm->beside[way];
 	return status;
