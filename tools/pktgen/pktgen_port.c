@@ -148,7 +148,7 @@ start_again(const struct pktgen *gen)
 	memcpy(argv, gen->argv, (size_t)argc * sizeof(*argv));
 	argv[argc] = no_huge;
 	fprintf(stderr,
-		"fanin-pktgen: other processes have taken the hugepages: starting again with normal pages\n");
+		"fanin-pktgen: hugepages that were free can't be had: starting again with normal pages\n");
 	execv("/proc/self/exe", argv);
 	free(argv);
 }
@@ -203,7 +203,8 @@ eal_open(struct pktgen *gen)
 	ret = rte_eal_init(args.argc, argv);
 	for (int i = 0; i < args.argc; i++)
 		free(args.argv[i]);
-	if (ret < 0 && huge && rte_errno == ENOMEM)
+	/* EACCES: they were gone when the EAL counted them. */
+	if (ret < 0 && huge && (rte_errno == ENOMEM || rte_errno == EACCES))
 		start_again(gen);
 	if (ret < 0)
 		return pktgen_fail(gen, -EIO,
