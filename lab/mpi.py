@@ -25,6 +25,10 @@ def component_path(lab):
     return f"SYSTEM_DEFAULT:{lab.build / 'bindings' / 'mpi'}"
 
 
+def component_is_built(lab):
+    return (lab.build / "bindings" / "mpi" / "mca_coll_fanin.so").exists()
+
+
 def mpi_of(kind):
     """Returns the MPI of a door: "openmpi" or "mpich"."""
     return "openmpi" if kind == "component" else kind
