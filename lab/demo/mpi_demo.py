@@ -1,8 +1,7 @@
 # SPDX-License-Identifier: BSD-3-Clause
 """./dev demo --mpi: an MPI program that knows nothing of Fanin, started by mpirun on hosts in
 network namespaces as user nobody, at MTU 1500: by MPI alone, with the library to preload, and with
-Open MPI's component. Every
-element is checked, and the library's report says where the collectives ran.
+Open MPI's component. Every element is checked, and the reports say where the collectives ran.
 """
 
 import argparse
