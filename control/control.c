@@ -187,7 +187,7 @@ refuse_client(struct control *control, int fd, struct tls *tls, unsigned int n, 
 		     "found %u clients%s connected already, expected fewer: try again later", n,
 		     whose);
 	answer = control_error_answer(NULL, &error);
-	control_client_send(&guest, answer, 0);
+	control_client_send(&guest, answer);
 	json_decref(answer);
 	control_client_stop(&guest);
 }
@@ -225,7 +225,7 @@ welcome_client(struct control *control, struct control_client *client, const str
 	if (service->options.answers_hello)
 		return;
 	greeting = control_greeting(service);
-	if (control_client_send(client, greeting, now) != 0)
+	if (control_client_send(client, greeting) != 0)
 		control_client_stop(client);
 	json_decref(greeting);
 }
@@ -431,7 +431,7 @@ accept_clients(struct control *control, bool tcp)
 
 /* A line that is too long can't be skipped safely: sends an error and closes. */
 static int
-end_long_line(struct control_client *client, uint64_t now)
+end_long_line(struct control_client *client)
 {
 	struct control_error error;
 	json_t *answer;
@@ -443,7 +443,7 @@ end_long_line(struct control_client *client, uint64_t now)
 		     "found a line of more than %zu bytes, expected a newline before",
 		     control_client_line_max(client));
 	answer = control_error_answer(NULL, &error);
-	ret = control_client_send(client, answer, now);
+	ret = control_client_send(client, answer);
 	json_decref(answer);
 	return ret;
 }
@@ -468,7 +468,7 @@ run_lines(struct control_client *client, uint64_t now)
 		if (line == NULL)
 			return 0;
 		if (len > control_client_line_max(client))
-			return end_long_line(client, now);
+			return end_long_line(client);
 		ret = control_request(client, line, len, now);
 		if (ret != 0)
 			return ret;
@@ -487,13 +487,13 @@ serve_client(struct control_client *client, short events, uint64_t now)
 	if (ret == 0 && client->refuse_ms != 0 && now >= client->refuse_ms)
 		ret = control_refuse_token(client, now);
 	if (ret == 0 && control_client_has_output(client))
-		ret = control_client_flush(client, now);
+		ret = control_client_flush(client);
 	if (ret == 0 && (events != 0 || stream_has_pending(&client->stream)) &&
 	    control_client_wants_input(client) && !client->ended &&
 	    !control_client_has_line(client)) {
 		ret = control_client_receive(client);
 		if (ret == -EMSGSIZE)
-			ret = end_long_line(client, now);
+			ret = end_long_line(client);
 	}
 	if (ret == 0)
 		ret = run_lines(client, now);

@@ -9,6 +9,8 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "control/clock.h"
+
 #define READ_CHUNK 65536
 
 /* Makes room for `more` bytes after the end. Returns 0 or -ENOMEM. */
@@ -154,7 +156,7 @@ control_client_rest(struct control_client *client)
 }
 
 int
-control_client_flush(struct control_client *client, uint64_t now_ms)
+control_client_flush(struct control_client *client)
 {
 	struct control_buffer *out = &client->out;
 
@@ -164,7 +166,7 @@ control_client_flush(struct control_client *client, uint64_t now_ms)
 
 		if (sent == -EAGAIN) {
 			if (client->deadline_ms == 0)
-				client->deadline_ms = now_ms + CONTROL_STALL_MS;
+				client->deadline_ms = clock_ms() + CONTROL_STALL_MS;
 			return 0;
 		}
 		if (sent < 0)
@@ -178,7 +180,7 @@ control_client_flush(struct control_client *client, uint64_t now_ms)
 }
 
 int
-control_client_send(struct control_client *client, const json_t *message, uint64_t now_ms)
+control_client_send(struct control_client *client, const json_t *message)
 {
 	struct control_buffer *out = &client->out;
 	char *text = message == NULL ? NULL
@@ -193,7 +195,7 @@ control_client_send(struct control_client *client, const json_t *message, uint64
 		memcpy(out->data + out->end, text, len);
 		out->data[out->end + len] = '\n';
 		out->end += len + 1;
-		ret = control_client_flush(client, now_ms);
+		ret = control_client_flush(client);
 	}
 	free(text);
 	return ret;

@@ -117,10 +117,13 @@ void control_client_rest(struct control_client *client);
  * Queues a message as one line and sends as much as possible. message: NULL if it could not be
  * built. Returns 0, or -errno if the connection is lost.
  */
-int control_client_send(struct control_client *client, const json_t *message, uint64_t now_ms);
+int control_client_send(struct control_client *client, const json_t *message);
 
-/* Sends queued answers, as much as possible. Returns 0, or -errno if the connection is lost. */
-int control_client_flush(struct control_client *client, uint64_t now_ms);
+/*
+ * Sends queued answers, as much as possible. The time to read the rest counts from now, since
+ * making a long answer takes a while. Returns 0, or -errno if the connection is lost.
+ */
+int control_client_flush(struct control_client *client);
 
 /*
  * Runs one request line and queues its answer (control/control_request.c). Returns 0, or -errno if

@@ -121,20 +121,20 @@ greet(struct control_client *client, uint64_t now_ms)
 	if (client->service->options.packet_version != 0)
 		json_object_set_new(greeting, "packet_version",
 				    json_integer(client->service->options.packet_version));
-	ret = control_client_send(client, greeting, now_ms);
+	ret = control_client_send(client, greeting);
 	json_decref(greeting);
 	return ret;
 }
 
 /* Sends a last error, after which the connection is closed. */
 static int
-end_with(struct control_client *client, const struct control_error *error, uint64_t now_ms)
+end_with(struct control_client *client, const struct control_error *error)
 {
 	json_t *answer = control_error_answer(NULL, error);
 	int ret;
 
 	client->closing = true;
-	ret = control_client_send(client, answer, now_ms);
+	ret = control_client_send(client, answer);
 	json_decref(answer);
 	return ret;
 }
@@ -149,7 +149,7 @@ control_refuse_token(struct control_client *client, uint64_t now_ms)
 	control_fail(&error, "unauthorized",
 		     "token: found %s, expected that of this %s's token file",
 		     client->gave_token ? "another one" : "none", client->service->options.service);
-	return end_with(client, &error, now_ms);
+	return end_with(client, &error);
 }
 
 /*
@@ -188,7 +188,7 @@ shake_hands(struct control_client *client, const char *line, size_t len, uint64_
 
 	if (object == NULL || !check_hello(client, object, &error)) {
 		client->service->counters.hello_wrong++;
-		ret = end_with(client, &error, now_ms);
+		ret = end_with(client, &error);
 	} else if (is_token_right(client, object)) {
 		client->packet_version =
 			json_integer_value(json_object_get(object, "packet_version"));
@@ -326,7 +326,7 @@ control_request(struct control_client *client, const char *line, size_t len, uin
 	answer = answer_line(client, line, len);
 	if (answer == NULL)
 		return 0;
-	ret = control_client_send(client, answer, now_ms);
+	ret = control_client_send(client, answer);
 	json_decref(answer);
 	return ret;
 }
@@ -335,7 +335,7 @@ control_request(struct control_client *client, const char *line, size_t len, uin
 static void
 send_unsolicited(struct control_client *client, json_t *message)
 {
-	int ret = control_client_send(client, message, clock_ms());
+	int ret = control_client_send(client, message);
 
 	/* Keep the first error of the socket. */
 	if (ret != 0 && !client->lost) {

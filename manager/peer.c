@@ -219,7 +219,7 @@ greet(struct peer *peer, const json_t *greeting)
 	}
 	hello = json_pack("{s:i, s:s*}", "hello", CONTROL_PROTOCOL, "token",
 			  peer->token[0] == '\0' ? NULL : peer->token);
-	ret = control_client_send(&peer->line, hello, clock_ms());
+	ret = control_client_send(&peer->line, hello);
 	json_decref(hello);
 	if (ret != 0) {
 		peer_lose(peer, strerror(-ret));
@@ -329,7 +329,7 @@ serve_line(struct peer *peer, uint64_t now_ms)
 	int received;
 
 	if (control_client_has_output(&peer->line))
-		ret = control_client_flush(&peer->line, now_ms);
+		ret = control_client_flush(&peer->line);
 	/* If the switch reads no more, its last line says why. */
 	received = control_client_receive(&peer->line);
 	take_lines(peer);
@@ -405,7 +405,7 @@ peer_ask(struct peer *peer, const char *command, json_t *args, peer_answer answe
 	request->which = which;
 	TAILQ_INSERT_TAIL(&peer->requests, request, entry);
 	/* If the connection is lost, peer_serve finds that, and answers this request then. */
-	control_client_send(&peer->line, line, request->asked_ms);
+	control_client_send(&peer->line, line);
 	json_decref(line);
 	watch(peer, peer->line.stream.fd, EPOLL_CTL_MOD,
 	      (uint32_t)peer->line.stream.receive_events | (uint32_t)peer->line.stream.send_events);
