@@ -65,6 +65,11 @@ CASES = (
     "schemas_examples_and_tools_are_installed_whole",
     # Open MPI and MPICH
     "open_mpi_programs_have_the_same_results_in_the_network",
+    "open_mpi_programs_have_the_same_results_through_the_component",
+    "a_host_without_the_component_or_with_other_settings_is_named_and_the_others_agree_without_it",
+    "open_mpis_own_collectives_make_no_job_and_are_not_counted",
+    "open_mpi_shows_the_component_and_its_parameters_and_without_a_manager_it_says_nothing",
+    "programs_get_the_level_of_threads_that_they_ask_for",
     "mpich_programs_have_the_same_results_in_the_network",
     "mpi_makes_progress_while_open_mpi_programs_wait_in_the_network",
     "mpi_makes_progress_while_mpich_programs_wait_in_the_network",
