@@ -17,9 +17,9 @@ from tests.net.frames import (ANSWER, CONTRIBUTION, HEADER_LEN, JOIN, JOIN_ACK, 
                               PROBE, PROBE_ACK, QUERY, REFUSED, RESULT, REWRITE_DELIVERY, SPARSE,
                               SPARSE_KNOWN, SPARSE_RESULT, TYPES, WRITE, RawPort, header, job_key,
                               packet, write_pcap)
-from tests.net.support import (KIB, MIB, case, expect, expect_equal, expect_exact, job_entry,
-                               reports_of, run, running_lab, start_ranks, wait_for_results,
-                               wait_until)
+from tests.net.support import (KIB, MIB, case, dissect, expect, expect_equal, expect_exact,
+                               job_entry, reports_of, run, running_lab, start_ranks,
+                               wait_for_results, wait_until)
 from lab.namespaces import SOURCE_DIR, UDP_PORT, WireLab
 
 FLOATS = struct.pack("<16f", *range(16))
@@ -337,15 +337,14 @@ def names_in(header_file):
 def dissected(lab, frames, *fields, display_filter=None, snap_len=65535, types=None):
     path = lab.directory / "capture.pcap"
     write_pcap(path, frames, snap_len)
-    arguments = ["tshark", "-X", f"lua_script:{SOURCE_DIR / 'wire' / 'fanin.lua'}", "-r", path,
-                 "-T", "fields"]
+    arguments = ["-T", "fields"]
     for field in fields:
         arguments += ["-e", field]
     if types is not None:
         arguments += ["-o", f"fanin.types:{types}"]
     if display_filter is not None:
         arguments += ["-Y", display_filter]
-    return [line.split("\t") for line in run(arguments, timeout=60).stdout.splitlines()]
+    return [line.split("\t") for line in dissect(path, *arguments).splitlines()]
 
 
 @case()

@@ -13,7 +13,7 @@ import sys
 import time
 
 from tests.net.frames import CONTRIBUTION, RESULT, RawPort, job_key, write_pcap
-from tests.net.support import (case, expect, expect_equal, job_entry, run, running_lab,
+from tests.net.support import (case, dissect, expect, expect_equal, job_entry, run, running_lab,
                                wait_for_results, wait_until)
 from lab.namespaces import SOURCE_DIR, SWITCH_MAC, WireLab
 from tests.net.pace import Pace
@@ -274,9 +274,7 @@ def pktgen_captures_can_be_replayed():
                      [lab.host_ip(host) for host in range(3)], "hosts")
         captures = [frames_of(lab.directory / f"held-h{host}.pcap") for host in range(3)]
         expect_equal([len(frames) for frames in captures], [100] * 3, "frames in the captures")
-        shown = run(["tshark", "-X", f"lua_script:{SOURCE_DIR}/wire/fanin.lua", "-r",
-                     f"{prefix}-h1.pcap", "-T", "fields", "-e",
-                     "fanin.block"], timeout=60).stdout.split()
+        shown = dissect(f"{prefix}-h1.pcap", "-T", "fields", "-e", "fanin.block").split()
         expect_equal(shown, [str(block) for block in range(100)], "blocks that the dissector sees")
         replay(gathered, captures)
         process.popen.send_signal(signal.SIGTERM)

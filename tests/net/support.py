@@ -3,13 +3,17 @@
 
 import functools
 import os
+import pwd
 import re
+import shutil
+import tempfile
 from dataclasses import dataclass
+from pathlib import Path
 from typing import Callable
 
 from tests.net import over_udp
 from lab.namespaces import (  # noqa: F401
-    PATIENCE, Control, Lab, LabError, ip_in, program, run, wait_until)
+    NOBODY, PATIENCE, SOURCE_DIR, Control, Lab, LabError, as_user, ip_in, program, run, wait_until)
 
 CASES = {}
 MIB = 1 << 20
@@ -89,6 +93,27 @@ def expect_exact(reports, where, handler="single"):
         expect_equal((report.get("protocol"), report.get("protocol_reason")),
                      (protocol, f"the job's handler is {handler}"),
                      f"{where}: protocol of rank {rank}")
+
+
+def dissect(capture, *arguments):
+    """Runs tshark with Fanin's dissector on a capture; returns what it prints. It is user nobody's:
+    as root, tshark from 4.4 on runs no scripts.
+    """
+    with tempfile.TemporaryDirectory() as directory:
+        place = Path(directory)
+        place.chmod(0o755)
+        home = place / "home"
+        home.mkdir(mode=0o700)
+        user = pwd.getpwnam(NOBODY)
+        os.chown(home, user.pw_uid, user.pw_gid)
+        for source, name in ((SOURCE_DIR / "wire" / "fanin.lua", "fanin.lua"),
+                             (capture, "capture.pcap")):
+            shutil.copyfile(source, place / name)
+            (place / name).chmod(0o644)
+        return run(["env", f"HOME={home}",
+                    *as_user(user, ["tshark", "-X", f"lua_script:{place / 'fanin.lua'}", "-r",
+                                    str(place / "capture.pcap"), *map(str, arguments)],
+                             closed=False)], timeout=60).stdout
 
 
 def start_ranks(lab, job, members=None, **options):
