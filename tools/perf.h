@@ -29,9 +29,11 @@ struct options {
 	uint64_t pause_ms;      /* pause of every rank before each measured collective */
 	uint32_t seed;
 	char memif_socket[108];
-	const char *trace_file; /* NULL: no trace */
-	uint64_t trace_us;      /* least time between two lines of the trace */
-	const char *mark;       /* the socket that --mark names, or NULL */
+	uint16_t hosts[FANIN_MAX_RANKS]; /* of each rank */
+	uint64_t n_placed;               /* ranks that these are of; 0: not given */
+	const char *trace_file;          /* NULL: no trace */
+	uint64_t trace_us;               /* least time between two lines of the trace */
+	const char *mark;                /* the socket that --mark names, or NULL */
 	const char *dtype_name;
 	const char *op_name;
 	enum fanin_dtype dtype;

@@ -36,6 +36,23 @@ memif_take(void *all, char *text)
 	options->join.memif_id = (uint32_t)parse_number("memif", colon + 1, 0, UINT16_MAX);
 }
 
+/* Parses the hosts of ranks, such as "0,0,1,1". */
+static void
+hosts_take(void *all, char *text)
+{
+	struct options *options = all;
+	char *rest = text, *word;
+
+	options->n_placed = 0;
+	while ((word = strsep(&rest, ",")) != NULL) {
+		if (options->n_placed == FANIN_MAX_RANKS)
+			usage_error("--hosts has more than %u numbers", FANIN_MAX_RANKS);
+		options->hosts[options->n_placed++] = (uint16_t)parse_number("hosts", word, 0,
+									     FANIN_MAX_RANKS - 1);
+	}
+	options->join.hosts = options->hosts;
+}
+
 static void
 key_load(void *all, char *path)
 {
@@ -139,6 +156,9 @@ static const struct cli_field fields[] = {
 	{ "job", "N", "the job's number", NUMBER(join.job, 1, 65535) },
 	{ "rank", "R", "this host's rank, 0 to P - 1", NUMBER(join.rank, 0, FANIN_MAX_RANKS - 1) },
 	{ "size", "P", "ranks in the job", NUMBER(join.size, 1, FANIN_MAX_RANKS) },
+	{ "hosts", "LIST",
+	  "the host of each rank, such as 0,0,1,1: ranks of one host reduce in shared memory, and one of them takes part in the job; needs --rank (default: each rank is a host)",
+	  TAKE(hosts_take) },
 	{ "key-file", "FILE",
 	  "has the job's key, as 0x...; - is standard input (default: the key is in FANIN_KEY)",
 	  TAKE(key_load) },
@@ -377,7 +397,7 @@ check_join_options(const struct cli_given *given, bool key_is_there)
 		if (!by_name && cli_given(given, at_manager[i]))
 			usage_error("--%s needs --job-name", at_manager[i]);
 	}
-	if (!by_name && !cli_given(given, "rank"))
+	if ((!by_name || cli_given(given, "hosts")) && !cli_given(given, "rank"))
 		usage_error("--rank is missing");
 }
 
@@ -428,6 +448,9 @@ options_parse(struct options *options, int argc, char **argv)
 	if (options->join.rank >= options->join.size)
 		usage_error("--rank is %u, expected 0 to %u (--size %u)", options->join.rank,
 			    options->join.size - 1, options->join.size);
+	if (cli_given(&given, "hosts") && options->n_placed != options->join.size)
+		usage_error("--hosts has %" PRIu64 " numbers, expected %u (--size %u)",
+			    options->n_placed, options->join.size, options->join.size);
 	if (cli_given(&given, "memif") && !cli_given(&given, "address"))
 		usage_error("--memif needs --address");
 	if (cli_given(&given, "address") && !cli_given(&given, "memif") &&

@@ -207,9 +207,10 @@ json_print(const struct run *run)
 	printf("\"send_calls\": %" PRIu64 ", \"receive_calls\": %" PRIu64
 	       ", \"other_calls\": %" PRIu64 ", \"bytes_copied_out\": %" PRIu64
 	       ", \"bytes_copied_in\": %" PRIu64 ", \"sleeps\": %" PRIu64 ", \"yields\": %" PRIu64
-	       ", ",
+	       ", \"hosts\": %u, \"local_ranks\": %u, \"local_bytes\": %" PRIu64 ", ",
 	       report->send_calls, report->receive_calls, report->other_calls,
-	       report->bytes_copied_out, report->bytes_copied_in, report->sleeps, report->yields);
+	       report->bytes_copied_out, report->bytes_copied_in, report->sleeps, report->yields,
+	       report->hosts, report->local_ranks, report->local_bytes);
 	printf("\"retransmits\": %" PRIu64 ", \"duplicates\": %" PRIu64 ", \"invalid\": %" PRIu64
 	       ", \"spurious\": %" PRIu64 ", \"ring_drops\": %" PRIu64 ", \"resumed\": %" PRIu64
 	       ", \"queries\": %" PRIu64 ", \"frames_sent\": %" PRIu64
@@ -248,24 +249,26 @@ line_print(const struct run *run)
 {
 	const struct options *options = run->options;
 	const struct fanin_report *report = &run->report;
-	char trees[32] = "";
+	char trees[32] = "", hosts[48] = "";
 
 	if (report->trees > 1)
 		snprintf(trees, sizeof(trees), "  %u trees", report->trees);
+	if (report->hosts != 0)
+		snprintf(hosts, sizeof(hosts), "  %u hosts", report->hosts);
 	if (run->status != FANIN_OK) {
 		fprintf(stderr, "fanin-perf: %s\n", run->message);
 		return;
 	}
 	printf("rank %u/%u  %s  %" PRIu64 " bytes %s %s x%" PRIu64
 	       "  %.6f s  %.3f Gbit/s  %s  %s (%s)  "
-	       "%" PRIu64 " retransmits%s%s%s  %s\n",
+	       "%" PRIu64 " retransmits%s%s%s%s  %s\n",
 	       rank_of(run), options->join.size, perf_collective_name(options->collective),
 	       options->bytes, options->dtype_name,
 	       perf_collective_combines(options->collective) ? options->op_name : "copied",
 	       run->measured, run->seconds, goodput_gbps(run), report->transport,
 	       report->in_network ? "in network" : "not in network", report->handler,
 	       report->retransmits, run->wide ? "  accumulated in f32" : "",
-	       report->authenticated ? "  authenticated" : "", trees,
+	       report->authenticated ? "  authenticated" : "", trees, hosts,
 	       run->mismatches != 0 ? "WRONG"
 	       : options->check     ? "checked"
 				    : "not checked");

@@ -2,8 +2,9 @@
 # SPDX-License-Identifier: BSD-3-Clause
 # Checks the models of the window protocol (window.pml), of sparse blocks (sparse.pml), of PA-ATP
 # (pa_atp.pml), of Canary (canary.pml), of Push (push.pml), of Pull (pull.pml), of reliable
-# multicast (broadcast.pml), of MPI programs whose network fails (mpi_agree.pml), of runs that are
-# taken up again (recovery.pml) and of joining where versions differ (version.pml): searches each
+# multicast (broadcast.pml), of ranks of one host (local.pml), of MPI programs whose network fails
+# (mpi_agree.pml), of runs that are taken up again (recovery.pml) and of joining where versions
+# differ (version.pml): searches each
 # configuration to the end, then sees that each mutant is caught by the property that should catch
 # it, as many at a time as there are CPUs. Prints a line for each; fails if a property is violated,
 # a search was cut short, or a mutant survives. No arguments; needs spin and gcc, writes to a
@@ -127,6 +128,7 @@ check_caught() {
 	[[ $model != */push.pml ]] || mutant="push $mutant"
 	[[ $model != */pull.pml ]] || mutant="pull $mutant"
 	[[ $model != */broadcast.pml ]] || mutant="multicast $mutant"
+	[[ $model != */local.pml ]] || mutant="local $mutant"
 	[[ $model != */mpi_agree.pml ]] || mutant="mpi $mutant"
 	[[ $model != */version.pml ]] || mutant="version $mutant"
 	if [[ $found == "assertion violated $property "* ]]; then
@@ -178,6 +180,27 @@ caught sum_is_exact GIVEN_UP_EARLY -DOWNERS "$two"
 caught sum_is_exact OWNER_TAKES_EMPTY -DOWNERS "$two"
 caught sum_is_exact CONTRIBUTES_CHANGED -DOWNERS "$two"
 caught result_is_kept KEEPS_LESS -DOWNERS "$two"
+
+# Ranks of one host: the second of four chunks is plain, the third small; or all are combined; or
+# all are empty.
+model=$models/local.pml
+
+# usage: chunked RANKS DEPTH CHUNKS PLAIN SMALL EMPTY
+chunked() { echo "-DRANKS=$1 -DDEPTH=$2 -DCHUNKS=$3 -DPLAIN=$4 -DSMALL=$5 -DEMPTY=$6"; }
+
+holds "local    3 ranks 4 chunks" -O1 "$(chunked 3 2 4 2 4 0)"
+holds "local    3 ranks combined" -O1 "$(chunked 3 2 4 0 0 0)"
+holds "local    3 ranks empty" -O1 "$(chunked 3 2 4 0 0 15)"
+holds "local    2 ranks 6 chunks" -O1 "$(chunked 2 2 6 18 4 8)"
+chunks=$(chunked 3 2 4 2 4 0)
+caught place_is_free POSTS_ON "$(chunked 3 2 4 0 0 15)"
+caught right_data FILLS_EARLY "$chunks"
+caught right_data REDUCES_EARLY "$chunks"
+caught right_data POSTS_EARLY "$chunks"
+caught everybody_ends SLEEPS_BLIND "$chunks"
+caught everybody_ends SAYS_ONCE "$chunks"
+caught everybody_ends LAST_SAYS_NOTHING "$chunks"
+caught everybody_ends LEADER_MUTE "$chunks"
 
 # Aggregators that two jobs share, and a server. With three hosts sets of ranks can overlap.
 model=$protocols/pa_atp/tests/pa_atp.pml

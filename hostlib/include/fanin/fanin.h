@@ -298,6 +298,18 @@ struct fanin_join_opts {
 	 * `trees`.
 	 */
 	uint32_t subgroups;
+	/*
+	 * The host of each rank, `size` entries that are the same at all ranks; hosts have numbers
+	 * from 0 on, in the order of their lowest ranks. Ranks with the same host reduce in shared
+	 * memory, and the lowest of them, the leader, takes part in the network's job for all of
+	 * them, so that this job has one member for each host (docs/local.md). Such ranks run in
+	 * one network namespace and belong to one user: see fanin_host_id. There are at most 256 on
+	 * a host, and hosts times the ranks of the largest one are at most 4096. Of broadcasts and
+	 * allgathers, multicast AUTO is NEVER. `rank` is this rank's, and with job_name fixed_rank
+	 * is set. Regions and custom operators are refused. Default: each rank is a host of its
+	 * own.
+	 */
+	const uint16_t *hosts;
 };
 
 /*
@@ -330,7 +342,7 @@ struct fanin_report {
 	uint64_t resumed;    /* runs that the switch lost and that were resumed */
 	uint16_t rank;
 	uint16_t size;
-	const char *mode;            /* "network" or "ring" */
+	const char *mode;            /* "network" or "ring"; "local" if all ranks are on one host */
 	const char *mode_reason;     /* why this mode */
 	const char *manager;         /* its address; "" if the job was found without one */
 	const char *job_name;        /* the job's name at the manager; "" likewise */
@@ -429,6 +441,14 @@ struct fanin_report {
 	/* Counts over all communicators of the context, including its progress thread's. */
 	uint64_t sleeps; /* waits in the kernel for a frame or a timer */
 	uint64_t yields; /* times that the core was yielded for a moment before such a wait */
+	/*
+	 * With `hosts`. Ranks that are not their host's leader tell of the network only what
+	 * joining has told; packets and their payload are counted by leaders. Without a network
+	 * handler and protocol are "local", and the transport is "shared memory".
+	 */
+	uint32_t hosts;       /* of the job; 0: each rank is a host of its own */
+	uint32_t local_ranks; /* ranks on this host */
+	uint64_t local_bytes; /* of this rank, copied into and out of shared memory */
 };
 
 /*
@@ -450,6 +470,19 @@ FANIN_API int fanin_init(const struct fanin_init_opts *opts, fanin_ctx **ctx);
 FANIN_API int fanin_init_from(unsigned int header, const struct fanin_init_opts *opts,
 			      fanin_ctx **ctx);
 #define fanin_init(...) fanin_init_from(FANIN_HEADER_NUMBER, __VA_ARGS__)
+
+/*
+ * Writes a text that processes have in common if their ranks can be on one host of a job, as
+ * `hosts` in struct fanin_join_opts says: they run on one machine, in one network namespace, and
+ * belong to one user. So containers with addresses of their own are hosts of their own, and those
+ * without share memory, whatever their /dev/shm is. Programs compare the texts by their own means,
+ * such as MPI or a store.
+ *
+ * id: receives a terminated text of at most FANIN_HOST_ID_LEN bytes.
+ * Returns FANIN_OK, or FANIN_ERR_SYSTEM if the system does not tell. Thread-safe.
+ */
+#define FANIN_HOST_ID_LEN 128
+FANIN_API int fanin_host_id(char id[FANIN_HOST_ID_LEN]);
 
 /*
  * Joins a job and waits until every rank has joined. Chooses the transport.

@@ -78,6 +78,13 @@ arguments_check(struct fanin_request *request, size_t count, enum fanin_dtype dt
 		return fanin_error_set(error, FANIN_ERR_UNSUPPORTED, "%s is not defined on %s",
 				       fanin_op_name_of(op), fanin_dtype_name_of(dtype));
 	if (fanin_request_combines(request) && !fanin_supports(dtype, op) &&
+	    request->comm->is_local)
+		return fanin_error_set(
+			error, FANIN_ERR_UNSUPPORTED,
+			"custom operator %d is compiled into switches, and ranks of one host reduce "
+			"in their memory",
+			(int)op);
+	if (fanin_request_combines(request) && !fanin_supports(dtype, op) &&
 	    !request->comm->protocol->has_custom && request->comm->protocol->on_switch != NULL)
 		return fanin_error_set(
 			error, FANIN_ERR_UNSUPPORTED,

@@ -50,7 +50,7 @@ job_check(const struct fanin_comm *comm, struct fanin_error *error)
 		return FANIN_OK;
 	if ((comm->protocol->collectives >> FANIN_COLLECTIVE_ALLREDUCE_SPARSE & 1) != 0)
 		return FANIN_OK;
-	if (comm->protocol->on_switch == NULL)
+	if (comm->protocol->on_switch == NULL && !comm->is_local)
 		return fanin_error_set(
 			error, FANIN_ERR_UNSUPPORTED,
 			"the job runs without a switch (%s), and its protocol %s has no "

@@ -52,7 +52,8 @@
 	X(multicast_reason, OWN) X(super_frames_sent, SUM) X(super_frame_packets_sent, SUM) \
 	X(super_frames_received, SUM) X(super_frame_packets_received, SUM) \
 	X(send_calls, SUM) X(receive_calls, SUM) X(other_calls, SUM) X(bytes_copied_out, SUM) \
-	X(bytes_copied_in, SUM) X(sleeps, OWN) X(yields, OWN)
+	X(bytes_copied_in, SUM) X(sleeps, OWN) X(yields, OWN) \
+	X(hosts, OWN) X(local_ranks, OWN) X(local_bytes, OWN)
 
 #define FANIN_REPORT_FIELDS(X) \
 	FANIN_REPORT_ENGINE(X) FANIN_REPORT_PA_ATP(X) FANIN_REPORT_MULTICAST(X) \

@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /* Functions of all communicators, whatever their collectives run on. */
 #include "comm_join.h"
+#include "comm_local.h"
 #include "hostlib/src/base/report.h"
 #include "hostlib/src/protocol/split.h"
 #include "hostlib/src/vector/vector.h"
@@ -119,6 +120,8 @@ fanin_comm_join(struct fanin_ctx *ctx, const struct fanin_join_opts *opts,
 		 "the job was given by its switch");
 	if (joined->texts == NULL)
 		status = fanin_error_set(&ctx->error, FANIN_ERR_NO_MEMORY, "out of memory");
+	else if (fanin_comm_is_local(&options))
+		status = fanin_comm_local_join(joined, &options, &ctx->error);
 	else if (options.job_name != NULL || options.manager != NULL)
 		status = fanin_comm_manager(joined, &options, beside, &answer, &ctx->error);
 	else if (options.trees > 1)
@@ -131,11 +134,15 @@ fanin_comm_join(struct fanin_ctx *ctx, const struct fanin_join_opts *opts,
 	if (status == FANIN_OK)
 		status = fanin_ctx_attach(ctx, joined, &ctx->error);
 	if (status != FANIN_OK) {
+		struct fanin_error error = ctx->error;
+
+		fanin_leave(joined->network);
 		comm_destroy(joined, &ignored);
+		ctx->error = error;
 		return status;
 	}
 	status = fanin_comm_options_keep(joined, &options, &ctx->error);
-	if (status == FANIN_OK)
+	if (status == FANIN_OK && !fanin_comm_is_local(&options))
 		status = fanin_comm_multicast_begin(joined, &options, &ctx->error);
 	if (status != FANIN_OK) {
 		struct fanin_error error = ctx->error;
@@ -164,7 +171,6 @@ int
 fanin_leave(fanin_comm *comm)
 {
 	struct fanin_error beside_error = { 0 };
-	struct fanin_comm **link;
 	struct fanin_ctx *ctx;
 	int beside_status;
 	int status;
@@ -173,14 +179,13 @@ fanin_leave(fanin_comm *comm)
 		return FANIN_OK;
 	ctx = comm->ctx;
 	beside_status = fanin_comm_beside_leave(comm, &beside_error);
+	if (comm->is_local)
+		beside_status = fanin_comm_local_leave(comm, &beside_error);
 	fanin_ctx_lock(ctx);
 	fanin_comm_close_begin(comm);
 	fanin_comm_close_wait(comm);
 	fanin_progress_pause(ctx);
-	link = &ctx->comms;
-	while (*link != comm)
-		link = &(*link)->next;
-	*link = comm->next;
+	fanin_ctx_detach(ctx, comm);
 	fanin_error_clear(&ctx->error);
 	status = comm_destroy(comm, &ctx->error);
 	/* The jobs beside it are left with it. */
@@ -213,16 +218,14 @@ fanin_comm_abort(struct fanin_comm *comm, int status, const struct fanin_error *
 		fanin_comm_trees_abort(comm->trees.all, status, error);
 	else if (comm->protocol->on_switch != NULL && comm->protocol->on_switch->abort != NULL)
 		comm->protocol->on_switch->abort(comm->endpoint, status, error);
+	else if (comm->protocol->abort != NULL)
+		comm->protocol->abort(comm->endpoint, status, error);
 	if (comm->agreement.is_open)
 		fanin_request_list_fail(&comm->agreement.held, status);
 }
 
-/*
- * Returns the error of a communicator that has failed, or of a failed job that carries out its
- * collectives.
- */
-static const struct fanin_error *
-error_of(const struct fanin_comm *comm)
+const struct fanin_error *
+fanin_comm_error_of(const struct fanin_comm *comm)
 {
 	const struct fanin_error *error = comm->ops->error(comm);
 
@@ -245,10 +248,10 @@ fanin_comm_error(const fanin_comm *comm)
 		return "";
 	progress = comm->ctx->progress;
 	if (progress == NULL)
-		return error_of(comm)->text;
+		return fanin_comm_error_of(comm)->text;
 	/* The engine may fail while the caller reads the text. */
 	fanin_progress_lock(progress);
-	text = error_of(comm)->text;
+	text = fanin_comm_error_of(comm)->text;
 	snprintf(progress->text, sizeof(progress->text), "%s", text);
 	fanin_progress_unlock(progress);
 	return progress->text;
@@ -308,17 +311,13 @@ texts_keep(struct fanin_report *report, struct fanin_comm_texts *texts)
 	text_keep(&report->manager_problem, texts->manager_problem, sizeof(texts->manager_problem));
 }
 
-int
-fanin_comm_report(const fanin_comm *comm, struct fanin_report *report)
+void
+fanin_comm_report_fill(const struct fanin_comm *comm, struct fanin_report *full)
 {
 	struct fanin_report beside = { 0 };
-	struct fanin_report full;
 
-	if (comm == NULL || report == NULL || report->sz < sizeof(report->sz))
-		return FANIN_ERR_INVALID;
-	fanin_ctx_lock(comm->ctx);
-	full = (struct fanin_report){
-		.sz = report->sz,
+	*full = (struct fanin_report){
+		.sz = full->sz,
 		.rank = comm->member.config.rank,
 		.size = comm->member.config.size,
 		.mode = comm->protocol->on_switch != NULL ? "network" : comm->protocol->name,
@@ -340,20 +339,32 @@ fanin_comm_report(const fanin_comm *comm, struct fanin_report *report)
 	};
 	if (comm->protocol->on_switch != NULL &&
 	    (comm->protocol->collectives >> FANIN_COLLECTIVE_ALLREDUCE_SPARSE & 1) != 0)
-		full.sparse_algorithm = "in-network";
+		full->sparse_algorithm = "in-network";
 	if (comm->manager != NULL) {
-		full.manager = fanin_manager_address(comm->manager);
-		full.manager_problem = fanin_manager_problem(comm->manager);
-		full.manager_reconnects = fanin_manager_reconnects(comm->manager);
+		full->manager = fanin_manager_address(comm->manager);
+		full->manager_problem = fanin_manager_problem(comm->manager);
+		full->manager_reconnects = fanin_manager_reconnects(comm->manager);
 	}
-	comm->ops->report(comm, &full);
-	full.multicast_reason = comm->multicast.reason;
+	full->multicast_reason = comm->multicast.reason;
+	comm->ops->report(comm, full);
 	if (comm->beside[FANIN_BESIDE_MULTICAST] != NULL)
 		comm->beside[FANIN_BESIDE_MULTICAST]->ops->report(
 			comm->beside[FANIN_BESIDE_MULTICAST], &beside);
-#define ADD(field, trees) full.field += beside.field;
+#define ADD(field, trees) full->field += beside.field;
 	FANIN_REPORT_MULTICAST(ADD)
 #undef ADD
+}
+
+int
+fanin_comm_report(const fanin_comm *comm, struct fanin_report *report)
+{
+	struct fanin_report full;
+
+	if (comm == NULL || report == NULL || report->sz < sizeof(report->sz))
+		return FANIN_ERR_INVALID;
+	full.sz = report->sz;
+	fanin_ctx_lock(comm->ctx);
+	fanin_comm_report_fill(comm, &full);
 	if (comm->texts != NULL)
 		texts_keep(&full, comm->texts);
 	fanin_ctx_unlock(comm->ctx);

@@ -88,6 +88,7 @@ struct fanin_comm {
 	uint16_t payload_bytes;    /* maximum of a packet */
 	uint32_t registered_ip_be; /* this host's address as registered at the manager; 0: no
 				      manager */
+	bool is_local;             /* several ranks are on a host (comm_local.h) */
 	bool gave_up; /* the engine has failed, and switch and manager have been told */
 	struct fanin_leaders_link second;
 	struct fanin_recovery recovery;
@@ -99,6 +100,8 @@ struct fanin_comm {
 	 */
 	struct fanin_comm *beside[FANIN_BESIDE_USES];
 	struct fanin_comm *owner;       /* of a communicator beside another one, or of a region */
+	struct fanin_comm *network;     /* of the hosts, at the leader of a host with several ranks;
+					   likewise in the context's list */
 	struct fanin_kept_options kept; /* to join the communicators beside this one */
 	struct fanin_comm_multicast multicast;
 	struct fanin_comm_regions regions;
@@ -111,6 +114,9 @@ fanin_comm_max_fds(const struct fanin_comm *comm)
 	return (comm->trees.n > 1 ? comm->trees.n : 1u) * FANIN_TRANSPORT_MAX_FDS;
 }
 
+/* Returns the options' wait limit in nanoseconds; one that does not fit counts as none. */
+uint64_t fanin_comm_wait_limit_ns(const struct fanin_join_opts *options);
+
 /* Implements fanin_join. beside: the job's place beside another communicator. */
 int fanin_comm_join(struct fanin_ctx *ctx, const struct fanin_join_opts *opts,
 		    const struct fanin_beside *beside, struct fanin_comm **comm);
@@ -120,6 +126,15 @@ int fanin_comm_join(struct fanin_ctx *ctx, const struct fanin_join_opts *opts,
  * status: negative.
  */
 void fanin_comm_abort(struct fanin_comm *comm, int status, const struct fanin_error *error);
+
+/*
+ * Returns the error of a communicator that has failed, or of a failed job that carries out its
+ * collectives. With the lock held.
+ */
+const struct fanin_error *fanin_comm_error_of(const struct fanin_comm *comm);
+
+/* Fills in a report, whose strings the next poll may change. With the lock held. */
+void fanin_comm_report_fill(const struct fanin_comm *comm, struct fanin_report *full);
 
 /* Fills in the ranks that the oldest unfinished block waits for; see fanin_comm_missing_ranks. */
 void fanin_comm_missing_set(const struct fanin_comm *comm, struct fanin_ranks *ranks);

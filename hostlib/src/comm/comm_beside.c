@@ -259,6 +259,7 @@ fanin_comm_options_keep(struct fanin_comm *comm, const struct fanin_join_opts *o
 	kept->job_name = options->job_name != NULL ? comm->job_name : NULL;
 	kept->switch_address = NULL;
 	kept->handler = NULL;
+	kept->hosts = NULL;
 	if (text_copy(&kept->manager, &texts[0]) && text_copy(&kept->token, &texts[1]) &&
 	    text_copy(&kept->interface, &texts[2]) && text_copy(&kept->address, &texts[3]))
 		return FANIN_OK;

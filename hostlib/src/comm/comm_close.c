@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /* Closes a communicator whose ranks may need each other's results: they leave together. */
 #include "comm.h"
+#include "hostlib/src/local/local.h"
 
 void
 fanin_comm_close_begin(struct fanin_comm *comm)
@@ -8,6 +9,9 @@ fanin_comm_close_begin(struct fanin_comm *comm)
 	if (comm->closing.has_begun)
 		return;
 	comm->closing.has_begun = true;
+	/* Collectives under way would go on in the job of hosts, behind its last block. */
+	if (comm->is_local)
+		fanin_local_end(comm->endpoint);
 	for (uint16_t i = 0; i < comm->trees.n; i++) {
 		struct fanin_comm *part = comm->ops->part(comm, i);
 
@@ -50,6 +54,8 @@ void
 fanin_comm_close_skip(struct fanin_comm *comm)
 {
 	comm->closing.has_begun = true;
+	if (comm->network != NULL)
+		fanin_comm_close_skip(comm->network);
 	for (unsigned int use = 0; use < FANIN_BESIDE_USES; use++) {
 		if (comm->beside[use] != NULL)
 			comm->beside[use]->closing.has_begun = true;

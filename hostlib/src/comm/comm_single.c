@@ -5,9 +5,8 @@
  */
 #include "comm_join.h"
 
-/* Returns the options' wait limit in nanoseconds; one that does not fit counts as none. */
-static uint64_t
-wait_limit_ns(const struct fanin_join_opts *options)
+uint64_t
+fanin_comm_wait_limit_ns(const struct fanin_join_opts *options)
 {
 	return options->wait_limit_ms > UINT64_MAX / 1000000u ? 0
 							      : options->wait_limit_ms * 1000000u;
@@ -18,7 +17,7 @@ fanin_comm_engine_open(struct fanin_comm *comm, const struct fanin_join_opts *op
 		       struct fanin_protocol_config *config, struct fanin_error *error)
 {
 	config->timeout_ns = options->timeout_ms * 1000000ull;
-	config->wait_limit_ns = wait_limit_ns(options);
+	config->wait_limit_ns = fanin_comm_wait_limit_ns(options);
 	config->rank = comm->member.config.rank;
 	config->size = comm->member.config.size;
 	config->wide = comm->member.wide;

@@ -36,8 +36,8 @@ static_assert(FANIN_MAX_RANKS == FANIN_WIRE_MAX_RANKS, "ranks of a job");
 #define ENDS_WITH(type, field)                                                                     \
 	(offsetof(struct type, field) + sizeof(((struct type *)NULL)->field) == sizeof(struct type))
 static_assert(ENDS_WITH(fanin_init_opts, reserved), "padding in fanin_init_opts");
-static_assert(ENDS_WITH(fanin_join_opts, subgroups), "padding in fanin_join_opts");
-static_assert(ENDS_WITH(fanin_report, yields), "padding in fanin_report");
+static_assert(ENDS_WITH(fanin_join_opts, hosts), "padding in fanin_join_opts");
+static_assert(ENDS_WITH(fanin_report, local_bytes), "padding in fanin_report");
 static_assert(ENDS_WITH(fanin_sparse_opts, reserved), "padding in fanin_sparse_opts");
 static_assert(ENDS_WITH(fanin_sparse_result, reserved), "padding in fanin_sparse_result");
 static_assert(ENDS_WITH(fanin_compact_opts, reserved), "padding in fanin_compact_opts");
@@ -170,6 +170,17 @@ fanin_ctx_attach(struct fanin_ctx *ctx, struct fanin_comm *comm, struct fanin_er
 	fanin_ctx_wake(ctx);
 	fanin_ctx_unlock(ctx);
 	return FANIN_OK;
+}
+
+void
+fanin_ctx_detach(struct fanin_ctx *ctx, const struct fanin_comm *comm)
+{
+	struct fanin_comm **link = &ctx->comms;
+
+	while (*link != NULL && *link != comm)
+		link = &(*link)->next;
+	if (*link != NULL)
+		*link = comm->next;
 }
 
 unsigned int

@@ -74,6 +74,12 @@ void fanin_ctx_polled(struct fanin_ctx *ctx);
 int fanin_ctx_attach(struct fanin_ctx *ctx, struct fanin_comm *comm, struct fanin_error *error);
 
 /*
+ * Removes a communicator from its context, if it is there. With the lock held, and the thread
+ * paused if descriptors are closed next.
+ */
+void fanin_ctx_detach(struct fanin_ctx *ctx, const struct fanin_comm *comm);
+
+/*
  * Fills in the descriptors and events of all communicators for poll().
  *
  * fds: FANIN_CTX_MAX_FDS entries. sleep_ns: receives the longest time to sleep, 50 ms at most.

@@ -338,6 +338,12 @@ struct fanin_protocol {
 	/* Returns the reason of its failure; an empty text if it has not failed. */
 	const struct fanin_error *(*error)(struct fanin_endpoint *endpoint);
 
+	/*
+	 * For a protocol among the ranks: fails the endpoint with all its requests, unless it has
+	 * failed, and tells the other ranks. NULL: it can't. status: negative.
+	 */
+	void (*abort)(struct fanin_endpoint *endpoint, int status, const struct fanin_error *error);
+
 	/* Fills in the ranks that the oldest request waits for, late or gone, as far as known. */
 	void (*missing)(struct fanin_endpoint *endpoint, struct fanin_ranks *ranks);
 

@@ -172,6 +172,17 @@ fanin_ring_fail(struct fanin_ring *ring, int status)
 	fanin_ring_work_end(ring);
 }
 
+void
+fanin_ring_abort(struct fanin_endpoint *endpoint, int status, const struct fanin_error *error)
+{
+	struct fanin_ring *ring = (struct fanin_ring *)endpoint;
+
+	if (ring->status != FANIN_OK)
+		return;
+	ring->error = *error;
+	fanin_ring_fail(ring, status);
+}
+
 /* A ring of one rank has nothing to add. */
 static void
 copy_own(const struct fanin_request *request)

@@ -74,6 +74,9 @@ uint64_t fanin_ring_idle_ns(struct fanin_endpoint *endpoint);
 unsigned int fanin_ring_poll_fds(struct fanin_endpoint *endpoint, struct pollfd *fds);
 const struct fanin_error *fanin_ring_error(struct fanin_endpoint *endpoint);
 
+/* As in struct fanin_protocol. */
+void fanin_ring_abort(struct fanin_endpoint *endpoint, int status, const struct fanin_error *error);
+
 /*
  * Closes all connections without a goodbye, which the other ranks take for a death. endpoint may be
  * NULL.

@@ -61,6 +61,7 @@ struct fanin_protocol fanin_protocol_ring = {
 	.idle_ns = fanin_ring_idle_ns,
 	.poll_fds = fanin_ring_poll_fds,
 	.error = fanin_ring_error,
+	.abort = fanin_ring_abort,
 	.missing = ring_missing,
 	.report = ring_report,
 };
