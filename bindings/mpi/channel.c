@@ -44,7 +44,8 @@ way_of_status(int status)
 }
 
 int
-channel_join(const char *job_name, int rank, int size, struct channel **channel, enum way *way)
+channel_join(const char *job_name, int rank, int size, const uint16_t *hosts,
+	     struct channel **channel, enum way *way)
 {
 	char interface[SETTING_LEN], handler[SETTING_LEN], transport[SETTING_LEN];
 	const struct fanin_join_opts join = {
@@ -58,6 +59,7 @@ channel_join(const char *job_name, int rank, int size, struct channel **channel,
 		.handler = setting_text("FANIN_MPI_HANDLER", handler),
 		.timeout_ms = mpi_settings.timeout_ms,
 		.multicast = FANIN_MULTICAST_NEVER,
+		.hosts = hosts,
 	};
 	struct fanin_init_opts init = { .sz = sizeof(init),
 					.print = channel_print,

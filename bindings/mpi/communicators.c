@@ -58,8 +58,7 @@ state_alloc(MPI_Comm comm)
 		state = malloc(sizeof(*state));
 	if (state == NULL)
 		no_memory();
-	*state =
-		(struct comm_state){ .comm = comm, .shadow = MPI_COMM_NULL, .node = MPI_COMM_NULL };
+	*state = (struct comm_state){ .comm = comm, .shadow = MPI_COMM_NULL };
 	return state;
 }
 
@@ -102,13 +101,7 @@ state_shrink(struct comm_state *state)
 	state->queue = NULL;
 	channel_leave(state->channel, true);
 	state->channel = NULL;
-	shared_free(state->shared);
-	state->shared = NULL;
-	comm_drop(&state->node);
 	comm_drop(&state->shadow);
-	free(state->host_of);
-	free(state->place_of);
-	state->host_of = state->place_of = NULL;
 }
 
 void
@@ -190,67 +183,46 @@ way_agree(MPI_Comm comm, enum way mine)
 	return (enum way)way;
 }
 
-static int
-compare_int(const void *a, const void *b)
-{
-	return *(const int *)a - *(const int *)b;
-}
-
 /*
- * Numbers the hosts by their leaders' ranks, and finds whether each host's ranks are consecutive.
+ * Numbers the hosts in the order of their lowest ranks. ids: of the host of each rank. Returns how
+ * many hosts there are.
  */
-static void
-hosts_number(struct comm_state *state, const int *leaders, int *sorted)
+static unsigned int
+hosts_number(const char (*ids)[FANIN_HOST_ID_LEN], int size, uint16_t *hosts)
 {
-	memcpy(sorted, leaders, sizeof(int) * (size_t)state->size);
-	qsort(sorted, (size_t)state->size, sizeof(int), compare_int);
-	state->n_hosts = 0;
-	for (int i = 0; i < state->size; i++)
-		if (i == 0 || sorted[i] != sorted[i - 1])
-			sorted[state->n_hosts++] = sorted[i];
-	state->regular = state->size % state->n_hosts == 0;
-	for (int i = 0; i < state->size; i++) {
-		const int *found = bsearch(&leaders[i], sorted, (size_t)state->n_hosts, sizeof(int),
-					   compare_int);
+	unsigned int n = 0;
 
-		state->host_of[i] = (int)(found - sorted);
-		state->regular = state->regular &&
-				 state->host_of[i] == i / (state->size / state->n_hosts);
+	for (int i = 0; i < size; i++) {
+		int same = 0;
+
+		while (strcmp(ids[same], ids[i]) != 0)
+			same++;
+		hosts[i] = same < i ? hosts[same] : (uint16_t)n++;
 	}
-	state->host = state->host_of[state->rank];
+	return n;
 }
 
 /*
- * Finds which ranks are on which hosts. Collective. Returns NETWORK, or why the network can't help.
+ * Finds which ranks are on which hosts. Collective. hosts: receives memory with the host of each
+ * rank. Returns NETWORK, or why the network can't help.
  */
 static enum way
-hosts_find(struct comm_state *state)
+hosts_find(struct comm_state *state, uint16_t **hosts)
 {
-	const size_t n = (size_t)state->size;
-	int *leaders = malloc(2 * sizeof(int) * n);
-	int leader = state->rank;
+	char(*ids)[FANIN_HOST_ID_LEN] = calloc((size_t)state->size, FANIN_HOST_ID_LEN);
 	enum way way;
 
-	state->host_of = malloc(sizeof(int) * n);
-	state->place_of = malloc(sizeof(int) * n);
-	way = leaders == NULL || state->host_of == NULL || state->place_of == NULL ? WAY_MEMORY
-										   : WAY_NETWORK;
-	way = way_agree(state->shadow, way);
-	if (way == WAY_NETWORK && leaders != NULL) {
-		PMPI_Comm_split_type(state->shadow, MPI_COMM_TYPE_SHARED, state->rank,
-				     MPI_INFO_NULL, &state->node);
-		own_comm(state->node);
-		PMPI_Comm_rank(state->node, &state->node_rank);
-		PMPI_Comm_size(state->node, &state->node_size);
-		PMPI_Bcast(&leader, 1, MPI_INT, 0, state->node);
-		PMPI_Allgather(&leader, 1, MPI_INT, leaders, 1, MPI_INT, state->shadow);
-		PMPI_Allgather(&state->node_rank, 1, MPI_INT, state->place_of, 1, MPI_INT,
+	*hosts = calloc((size_t)state->size, sizeof(**hosts));
+	way = way_agree(state->shadow, ids == NULL || *hosts == NULL ? WAY_MEMORY : WAY_NETWORK);
+	if (way == WAY_NETWORK && ids != NULL) {
+		if (fanin_host_id(ids[state->rank]) != FANIN_OK)
+			snprintf(ids[state->rank], FANIN_HOST_ID_LEN, "rank %d", state->rank);
+		PMPI_Allgather(MPI_IN_PLACE, 0, MPI_DATATYPE_NULL, ids, FANIN_HOST_ID_LEN, MPI_CHAR,
 			       state->shadow);
-		hosts_number(state, leaders, leaders + n);
-		if (state->n_hosts == 1)
+		if (hosts_number(ids, state->size, *hosts) == 1)
 			way = WAY_ONE_HOST;
 	}
-	free(leaders);
+	free(ids);
 	return way;
 }
 
@@ -268,47 +240,28 @@ job_name_make(struct comm_state *state, char name[2 * NAME_BYTES + 8])
 		n += sprintf(name + n, "%02x", bytes[i]);
 }
 
-/*
- * Makes shared memory if hosts have several ranks. The leaders agree, so either all hosts have
- * shared memory or none has.
- */
-static void
-memory_share(struct comm_state *state, const char *job_name)
-{
-	if (state->n_hosts == state->size)
-		return;
-	state->shared = shared_make(job_name, state->host, state->node, state->node_rank,
-				    state->node_size);
-	if (way_agree(state->shadow, state->shared != NULL ? WAY_NETWORK : WAY_MEMORY) ==
-	    WAY_NETWORK)
-		return;
-	if (state->rank == 0)
-		say(NULL, false,
-		    "a host's ranks can't share memory in /dev/shm: they take steps of MPI instead");
-	shared_free(state->shared);
-	state->shared = NULL;
-}
-
-/* Joins a job. Collective. Returns NETWORK if all leaders have joined. */
+/* Joins a job. Collective. Returns NETWORK if all ranks have joined. */
 static enum way
 job_join(struct comm_state *state)
 {
 	char name[2 * NAME_BYTES + 8];
-	enum way way = WAY_NETWORK;
+	uint16_t *hosts;
+	enum way way;
 
 	PMPI_Comm_split(state->comm, 0, state->rank, &state->shadow);
 	own_comm(state->shadow);
 	PMPI_Comm_set_errhandler(state->shadow, MPI_ERRORS_RETURN);
-	way = hosts_find(state);
-	if (way != WAY_NETWORK)
-		return way;
-	job_name_make(state, name);
-	memory_share(state, name);
-	if (worker_is_wanted() && (state->queue = queue_start(state)) == NULL)
-		way = WAY_MEMORY;
-	else if (state->node_rank == 0)
-		channel_join(name, state->host, state->n_hosts, &state->channel, &way);
-	return way_agree(state->shadow, way);
+	way = hosts_find(state, &hosts);
+	if (way == WAY_NETWORK) {
+		job_name_make(state, name);
+		if (worker_is_wanted() && (state->queue = queue_start(state)) == NULL)
+			way = WAY_MEMORY;
+		else
+			channel_join(name, state->rank, state->size, hosts, &state->channel, &way);
+		way = way_agree(state->shadow, way);
+	}
+	free(hosts);
+	return way;
 }
 
 /*

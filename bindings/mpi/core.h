@@ -44,7 +44,7 @@ enum collective_kind {
 	X(MPI_WRONG, "in the network, though small, since MPI's own answer is wrong")                 \
 	X(DISABLED, "turned off by FANIN_MPI, or before MPI_Init")                                    \
 	X(TOO_SMALL, "fewer bytes than FANIN_MPI_MIN_BYTES")                                          \
-	X(TOO_LARGE, "more than 2 GiB at once, moved or with several ranks on a host")                \
+	X(TOO_LARGE, "more than 2 GiB at once that are moved")                                        \
 	X(TYPE, "a data type that the network does not reduce")                                       \
 	X(OPERATOR, "an operator that the network does not have for the type")                        \
 	X(ARGUMENT, "an argument that MPI refuses")                                                   \
@@ -55,7 +55,6 @@ enum collective_kind {
 	X(INTERCOMM, "an intercommunicator")                                                          \
 	X(ONE_RANK, "a communicator of one rank")                                                     \
 	X(ONE_HOST, "all ranks are on one host")                                                      \
-	X(PLACEMENT, "ranks are not the same number on each host in a row")                           \
 	X(FOREIGN, "processes that another mpirun, or a spawn, has started")                          \
 	X(MANY_JOBS, "more communicators with a job than FANIN_MPI_MAX_JOBS")                         \
 	X(MEMORY, "out of memory")                                                                    \
@@ -122,9 +121,8 @@ void library_start(void);
 void library_finish(void);
 
 /*
- * A communicator's membership in a job; only leaders of hosts have one. One thread at a time uses
- * it, without a lock: blocking collectives of a communicator do not overlap, and wait until queued
- * ones are done.
+ * A communicator's membership in a job. One thread at a time uses it, without a lock: blocking
+ * collectives of a communicator do not overlap, and wait until queued ones are done.
  */
 struct channel {
 	fanin_ctx *ctx;
@@ -169,14 +167,6 @@ struct comm_state {
 	bool left;       /* its job has been left after that. Atomic */
 	bool is_taken;   /* by a thread that frees it. Atomic */
 	MPI_Comm shadow; /* a communicator of the same ranks, for agreements */
-	MPI_Comm node;   /* the ranks of this host; rank 0 is the leader */
-	int node_rank, node_size;
-	int n_hosts, host; /* this rank's host, in the order of leaders */
-	int *host_of;      /* of each rank */
-	int *place_of;     /* each rank's rank among those of its host */
-	bool regular;      /* all hosts have the same number of ranks, with consecutive numbers */
-	struct shared *shared; /* memory of the host's ranks; NULL: each host has one rank, or not
-				  every host could make the memory */
 	struct channel *channel;
 	struct queue *queue; /* NULL: nonblocking calls go to MPI */
 	struct comm_state *next_free, *next_joined;
@@ -379,7 +369,9 @@ void closed_wait(void);
 	})
 
 /* channel.c */
-int channel_join(const char *job_name, int rank, int size, struct channel **channel, enum way *way);
+/* hosts: of each rank. */
+int channel_join(const char *job_name, int rank, int size, const uint16_t *hosts,
+		 struct channel **channel, enum way *way);
 /*
  * Leaves the job: together with all ranks, or at once after a failure. Collectives that this rank
  * has not posted then fail at the others.
@@ -395,11 +387,6 @@ bool collective_can_post(struct comm_state *state, const struct collective *call
 			 const struct operation *operation);
 int collective_post(struct comm_state *state, const struct collective *call,
 		    const struct operation *operation, fanin_request **req);
-
-/* shared.c: memory shared by the ranks of a host. Collective on node. NULL: there is none. */
-struct shared *shared_make(const char *job_name, int host, MPI_Comm node, int node_rank,
-			   int node_size);
-void shared_free(struct shared *shared);
 
 /*
  * A reduce that waits. MPICH's blocking one is wrong for some placements of ranks, and crashes for

@@ -77,18 +77,13 @@ static enum way
 collective_way_of_state(const struct collective *call, const struct comm_state *state,
 			const struct operation *operation)
 {
-	const bool is_shared = state->n_hosts != state->size;
-
 	if (state->way != WAY_NETWORK)
 		return state->way;
 	/*
 	 * This decides after a failure, too: calls for the network are then carried out on another
-	 * communicator.
+	 * communicator. MPI's own counts are int.
 	 */
-	if (has_parts(call) && is_shared && !state->regular)
-		return WAY_PLACEMENT;
-	/* MPI's own counts are int. */
-	if ((!is_reduced(call) || is_shared) && operation->bytes > INT_MAX)
+	if (!is_reduced(call) && operation->bytes > INT_MAX)
 		return WAY_TOO_LARGE;
 	return WAY_NETWORK;
 }

@@ -12,11 +12,8 @@
 int
 post_broadcast(const struct step *step, fanin_request **req)
 {
-	const struct comm_state *state = step->state;
-
-	return fanin_ibroadcast(step->call->recv, step->bytes, FANIN_U8,
-				(uint16_t)state->host_of[step->call->root], state->channel->comm,
-				req);
+	return fanin_ibroadcast(step->call->recv, step->bytes, FANIN_U8, (uint16_t)step->call->root,
+				step->state->channel->comm, req);
 }
 
 /* Broadcasts bytes. data: the vector, to be sent from the root. */
@@ -24,21 +21,10 @@ static int
 bytes_broadcast(const struct step *step, void *data)
 {
 	struct comm_state *state = step->state;
-	const int root_host = state->host_of[step->call->root];
-	int status = FANIN_OK;
 
-	if (!is_alone(state) && state->host == root_host)
-		status = NODE_CALL(state, Bcast, Ibcast, data, (int)step->bytes, MPI_BYTE,
-				   state->place_of[step->call->root], state->node);
-	if (is_leader(state) && status == FANIN_OK)
-		status = NETWORK_CALL(state, fanin_ibroadcast(data, step->bytes, FANIN_U8,
-							      (uint16_t)root_host,
-							      state->channel->comm, &posted_req));
-	status = status_share(state, status);
-	if (!is_alone(state) && state->host != root_host && status == FANIN_OK)
-		status = NODE_CALL(state, Bcast, Ibcast, data, (int)step->bytes, MPI_BYTE, 0,
-				   state->node);
-	return status;
+	return NETWORK_CALL(state, fanin_ibroadcast(data, step->bytes, FANIN_U8,
+						    (uint16_t)step->call->root,
+						    state->channel->comm, &posted_req));
 }
 
 /*
@@ -112,7 +98,7 @@ run_broadcast(const struct step *step)
 
 	if (type_plain_bytes(call->type) != 0)
 		return bytes_broadcast(step, call->recv);
-	packed = scratch(step->state, step->bytes);
+	packed = malloc(step->bytes);
 	if (packed == NULL)
 		return FANIN_ERR_NO_MEMORY;
 	if (is_root)
@@ -143,26 +129,9 @@ static int
 bytes_allgather(const struct step *step, const void *mine, uint8_t *data)
 {
 	struct comm_state *state = step->state;
-	const size_t part = step->part;
-	uint8_t *hosts_part = data + (size_t)state->host * (size_t)state->node_size * part;
-	int status;
 
-	if (is_alone(state))
-		return NETWORK_CALL(state, fanin_iallgather(mine, data, part, FANIN_U8,
-							    state->channel->comm, &posted_req));
-	status = NODE_CALL(state, Gather, Igather,
-			   is_leader(state) && mine == hosts_part ? MPI_IN_PLACE : mine, (int)part,
-			   MPI_BYTE, hosts_part, (int)part, MPI_BYTE, 0, state->node);
-	if (is_leader(state) && status == FANIN_OK)
-		status = NETWORK_CALL(state,
-				      fanin_iallgather(hosts_part, data,
-						       part * (size_t)state->node_size, FANIN_U8,
-						       state->channel->comm, &posted_req));
-	status = status_share(state, status);
-	if (status == FANIN_OK)
-		status = NODE_CALL(state, Bcast, Ibcast, data, (int)step->bytes, MPI_BYTE, 0,
-				   state->node);
-	return status;
+	return NETWORK_CALL(state, fanin_iallgather(mine, data, step->part, FANIN_U8,
+						    state->channel->comm, &posted_req));
 }
 
 /*
@@ -217,7 +186,7 @@ run_allgather(const struct step *step)
 	int status;
 
 	if (!is_plain || !is_sent_as_is(call)) {
-		packed = scratch(state, step->bytes);
+		packed = malloc(step->bytes);
 		if (packed == NULL)
 			return FANIN_ERR_NO_MEMORY;
 		data = packed;

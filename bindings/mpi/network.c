@@ -7,25 +7,6 @@
 #include <stdlib.h>
 #include <string.h>
 
-void *
-scratch(const struct comm_state *state, size_t bytes)
-{
-	void *memory = malloc(bytes);
-
-	if (memory == NULL && !is_alone(state))
-		no_memory();
-	return memory;
-}
-
-int
-status_share(const struct comm_state *state, int status)
-{
-	if (!is_alone(state) &&
-	    NODE_CALL(state, Bcast, Ibcast, &status, 1, MPI_INT, 0, state->node) != FANIN_OK)
-		return FANIN_ERR_SYSTEM;
-	return status;
-}
-
 int
 posted_finish(struct comm_state *state, int posted, fanin_request *req)
 {
@@ -44,12 +25,7 @@ post_barrier(const struct step *step, fanin_request **req)
 static int
 run_barrier(const struct step *step)
 {
-	struct comm_state *state = step->state;
-	int status = is_alone(state) ? FANIN_OK : NODE_CALL(state, Barrier, Ibarrier, state->node);
-
-	if (is_leader(state) && status == FANIN_OK)
-		status = NETWORK_CALL(state, post_barrier(step, &posted_req));
-	return status_share(state, status);
+	return NETWORK_CALL(step->state, post_barrier(step, &posted_req));
 }
 
 static struct step
@@ -122,7 +98,7 @@ collective_run(struct comm_state *state, const struct collective *call,
 	int status;
 
 	if (overlap != 0) {
-		copy = scratch(state, overlap);
+		copy = malloc(overlap);
 		if (copy == NULL)
 			return FANIN_ERR_NO_MEMORY;
 		mended.send = memcpy(copy, call->send, overlap);
@@ -145,9 +121,6 @@ collective_can_post(struct comm_state *state, const struct collective *call,
 	const bool in_place = call->send == MPI_IN_PLACE;
 	const struct step step = step_of(state, call, operation);
 
-	/* The result is the same on all ranks: those of a host take the same steps. */
-	if (state->n_hosts != state->size)
-		return false;
 	if (overlap_bytes(&step) != 0)
 		return false;
 	switch (call->kind) {

@@ -12,6 +12,7 @@
 #include <pthread.h>
 #include <signal.h>
 #include <stdlib.h>
+#include <sched.h>
 #include <sys/mman.h>
 #include <time.h>
 #include <ucontext.h>
@@ -25,6 +26,8 @@
  * long vector come in many portions, and none of them is an event.
  */
 #define QUIET_LOOKS 50
+/* Looks before it leaves the core to others for a moment at each. */
+#define BUSY_LOOKS 4
 #define NAP_NS 20000
 
 /* Room for MPI's own functions; the page below is not accessible. */
@@ -185,6 +188,8 @@ request_wait(ompi_request_t *req)
 		opal_progress();
 		if (looks > QUIET_LOOKS && ompi_mpi_yield_when_idle)
 			nanosleep(&pause, NULL);
+		else if (looks > BUSY_LOOKS)
+			sched_yield();
 	}
 	opal_atomic_rmb();
 }
