@@ -1,7 +1,8 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /*
  * The endpoint of a rank whose host has several: the protocol (local.c), the steps of chunks
- * (moves.c), and failures with late and lost ranks (lost.c).
+ * (moves.c) with what ranks do alike in them (calls.c) and the counters by which they tell each
+ * other (counters.c), and failures with late and lost ranks (lost.c).
  */
 #ifndef FANIN_HOSTLIB_LOCAL_LOCAL_INTERNAL_H
 #define FANIN_HOSTLIB_LOCAL_LOCAL_INTERNAL_H
@@ -56,6 +57,29 @@ fanin_local_ready(const struct fanin_local *local)
 {
 	return __atomic_load_n(&local->config.meeting.memory.head->ready, __ATOMIC_ACQUIRE);
 }
+
+/* counters.c */
+
+/* Wakes the ranks that wait for one of these steps, at the leader. */
+void fanin_local_wake_waiting(struct fanin_local *local, unsigned int steps);
+
+/* True if all ranks of the host have done this many chunks in a step. */
+bool fanin_local_all_have(struct fanin_local *local, enum fanin_local_step step, uint64_t chunks);
+
+/* True if the place of a chunk is free, as far as all ranks are done with it in a step. */
+bool fanin_local_is_free(struct fanin_local *local, enum fanin_local_step step, uint64_t chunk);
+
+/* Tells that this rank has done so many chunks in a step, and wakes who waits for that. */
+void fanin_local_publish(struct fanin_local *local, enum fanin_local_step step, uint64_t chunks);
+
+/* calls.c */
+
+/* Returns what this rank does in a request. */
+struct fanin_local_call fanin_local_call_of(const struct fanin_local *local,
+					    const struct fanin_request *request);
+
+/* Compares what the ranks do in a chunk. Returns false, having failed, if they differ. */
+bool fanin_local_calls_compare(struct fanin_local *local, uint64_t chunk);
 
 /* moves.c */
 

@@ -4,9 +4,6 @@
  * requests; the counters in memory tell how far the cursors of the other ranks are. docs/local.md
  * has the conditions of each step, and tests/model/local.pml checks them. See local_internal.h.
  */
-#include <stdio.h>
-#include <string.h>
-
 #include "hostlib/src/protocol/split.h"
 #include "local_internal.h"
 
@@ -14,114 +11,6 @@
 #define ALL_STEPS (FANIN_LOCAL_FILLED | FANIN_LOCAL_REDUCED | FANIN_LOCAL_TAKEN | FANIN_LOCAL_READY)
 #define NETWORK 0x100u /* the job of hosts */
 #define NOTHING 0x200u /* there is no chunk to be moved */
-
-/* ---- counters */
-
-/*
- * Wakes the ranks that wait for one of these steps, at the leader. Either this rank sees that
- * another one waits, or that one sees, when it looks again, what this one has stored before.
- */
-static void
-wake_waiting(struct fanin_local *local, unsigned int steps)
-{
-	struct fanin_local_meeting *meeting = &local->config.meeting;
-
-	__atomic_thread_fence(__ATOMIC_SEQ_CST);
-	for (unsigned int place = 1; place < meeting->n; place++) {
-		uint32_t *waits = &meeting->memory.members[place].waits;
-
-		if ((__atomic_load_n(waits, __ATOMIC_RELAXED) & steps) != 0 &&
-		    __atomic_exchange_n(waits, 0, __ATOMIC_ACQ_REL) != 0)
-			fanin_local_wake(meeting, place);
-	}
-}
-
-/* Returns the number of a step's counter. */
-static unsigned int
-number_of(enum fanin_local_step step)
-{
-	return (unsigned int)step / 2;
-}
-
-static uint64_t *
-counter_of(struct fanin_local_member *member, enum fanin_local_step step)
-{
-	uint64_t *const counters[] = {
-		[FANIN_LOCAL_FILLED / 2] = &member->filled,
-		[FANIN_LOCAL_REDUCED / 2] = &member->reduced,
-		[FANIN_LOCAL_TAKEN / 2] = &member->taken,
-	};
-
-	return counters[number_of(step)];
-}
-
-/* Returns the least of a counter over all ranks of the host. */
-static uint64_t
-least(const struct fanin_local *local, enum fanin_local_step step)
-{
-	const struct fanin_local_meeting *meeting = &local->config.meeting;
-	uint64_t min = UINT64_MAX;
-
-	for (unsigned int place = 0; place < meeting->n; place++) {
-		const uint64_t count =
-			__atomic_load_n(counter_of(&meeting->memory.members[place], step),
-					__ATOMIC_ACQUIRE);
-
-		if (count < min)
-			min = count;
-	}
-	return min;
-}
-
-/*
- * True if all ranks have done this many chunks in a step. If more have than before, the leader
- * wakes the ranks that wait for it: they have no connections among themselves.
- */
-static bool
-all_have(struct fanin_local *local, enum fanin_local_step step, uint64_t chunks)
-{
-	uint64_t *seen = &local->seen[number_of(step)];
-	uint64_t now;
-
-	if (*seen >= chunks)
-		return true;
-	now = least(local, step);
-	if (now > *seen) {
-		*seen = now;
-		if (fanin_local_leads(local))
-			wake_waiting(local, step);
-	}
-	return now >= chunks;
-}
-
-/* True if the place of a chunk is free, as far as all ranks are done with it in a step. */
-static bool
-is_free(struct fanin_local *local, enum fanin_local_step step, uint64_t chunk)
-{
-	return chunk < FANIN_LOCAL_DEPTH || all_have(local, step, chunk - FANIN_LOCAL_DEPTH + 1);
-}
-
-/*
- * Tells that this rank has done so many chunks in a step. The last of all ranks wakes the leader if
- * it sleeps: of two that are last at the same time one sees the other's counter, as both have a
- * fence between their store and their loads.
- */
-static void
-publish(struct fanin_local *local, enum fanin_local_step step, uint64_t chunks)
-{
-	struct fanin_local_member *leader = &local->config.meeting.memory.members[0];
-
-	__atomic_store_n(counter_of(fanin_local_own(local), step), chunks, __ATOMIC_RELEASE);
-	if (fanin_local_leads(local)) {
-		all_have(local, step, chunks);
-		return;
-	}
-	__atomic_thread_fence(__ATOMIC_SEQ_CST);
-	if ((__atomic_load_n(&leader->waits, __ATOMIC_RELAXED) & step) != 0 &&
-	    least(local, step) >= chunks &&
-	    __atomic_exchange_n(&leader->waits, 0, __ATOMIC_ACQ_REL) != 0)
-		fanin_local_wake(&local->config.meeting, 0);
-}
 
 /* ---- cursors */
 
@@ -205,70 +94,6 @@ out_at(const struct fanin_local *local, const struct fanin_local_cursor *cursor)
 	return fanin_local_out(&local->config.meeting.memory, cursor->chunk);
 }
 
-/* ---- what ranks do alike */
-
-static struct fanin_local_call
-call_of(const struct fanin_local *local, const struct fanin_request *request)
-{
-	return (struct fanin_local_call){
-		.bytes = request->total_bytes /
-			 (fanin_local_has_parts(request) ? local->config.layout.size : 1u),
-		.most = request->sparse != NULL ? request->sparse->most : 0,
-		.root = request->root,
-		.collective = request->collective,
-		.dtype = request->dtype,
-		.op = fanin_request_combines(request) ? request->op : 0,
-	};
-}
-
-static const char *
-call_in_words(const struct fanin_local_call *call, char *text, size_t len)
-{
-	static const char *const names[] = {
-		[FANIN_COLLECTIVE_ALLREDUCE] = "allreduce",
-		[FANIN_COLLECTIVE_REDUCE] = "reduce",
-		[FANIN_COLLECTIVE_REDUCE_SCATTER] = "reduce_scatter",
-		[FANIN_COLLECTIVE_BROADCAST] = "broadcast",
-		[FANIN_COLLECTIVE_ALLGATHER] = "allgather",
-		[FANIN_COLLECTIVE_ALLREDUCE_SPARSE] = "allreduce_sparse",
-	};
-
-	snprintf(text, len, "%s of %llu bytes of %s, %s%s%u",
-		 call->collective < sizeof(names) / sizeof(names[0]) ? names[call->collective]
-								     : "collective",
-		 (unsigned long long)call->bytes,
-		 fanin_dtype_name_of((enum fanin_dtype)call->dtype),
-		 call->op != 0 ? fanin_op_name_of((enum fanin_op)call->op) : "",
-		 call->op != 0 ? ", root " : "root ", call->root);
-	return text;
-}
-
-/* Compares what the ranks do in a chunk. Returns false, having failed, if they differ. */
-static bool
-calls_compare(struct fanin_local *local, uint64_t chunk)
-{
-	const struct fanin_local_meeting *meeting = &local->config.meeting;
-	const struct fanin_local_call *here =
-		&fanin_local_own(local)->calls[chunk % FANIN_LOCAL_DEPTH];
-	char words[96], others[96];
-
-	for (unsigned int place = 0; place < meeting->n; place++) {
-		const struct fanin_local_call *there =
-			&meeting->memory.members[place].calls[chunk % FANIN_LOCAL_DEPTH];
-
-		if (memcmp(here, there, sizeof(*here)) == 0)
-			continue;
-		fanin_error_set(&local->error, FANIN_ERR_REFUSED,
-				"ranks of one host make different calls: rank %u %s, rank %u %s",
-				local->config.layout.rank,
-				call_in_words(here, words, sizeof(words)), meeting->ranks[place],
-				call_in_words(there, others, sizeof(others)));
-		fanin_local_fail(local, FANIN_ERR_REFUSED);
-		return false;
-	}
-	return true;
-}
-
 static void
 fail_without_memory(struct fanin_local *local)
 {
@@ -294,7 +119,7 @@ fill_waits_for(struct fanin_local *local)
 	if (is_sparse(&local->take) && local->take.request != at->request)
 		return FANIN_LOCAL_READY;
 	step = at->plan.combines ? FANIN_LOCAL_REDUCED : FANIN_LOCAL_TAKEN;
-	return is_free(local, step, at->chunk) ? 0 : step;
+	return fanin_local_is_free(local, step, at->chunk) ? 0 : step;
 }
 
 static void
@@ -305,13 +130,14 @@ fill_move(struct fanin_local *local)
 	const struct fanin_request *request = at->request;
 	uint8_t *in = fanin_local_in(memory, local->config.meeting.place, at->chunk);
 
-	fanin_local_own(local)->calls[at->chunk % FANIN_LOCAL_DEPTH] = call_of(local, request);
+	fanin_local_own(local)->calls[at->chunk % FANIN_LOCAL_DEPTH] = fanin_local_call_of(local,
+											   request);
 	if (!is_sparse(at))
 		local->shared_bytes += fanin_local_fill(&local->config.layout, &at->plan, request,
 							piece_at(at), in, out_at(local, at));
 	else if (!is_at_result(at))
 		fanin_local_sparse_fill(request->sparse, at->index, in);
-	publish(local, FANIN_LOCAL_FILLED, at->chunk + 1);
+	fanin_local_publish(local, FANIN_LOCAL_FILLED, at->chunk + 1);
 	cursor_next(local, at);
 }
 
@@ -339,11 +165,11 @@ reduce_waits_for(struct fanin_local *local)
 {
 	const struct fanin_local_cursor *at = &local->reduce;
 
-	if (looks_at(local, at) && !all_have(local, FANIN_LOCAL_FILLED, at->chunk + 1))
+	if (looks_at(local, at) && !fanin_local_all_have(local, FANIN_LOCAL_FILLED, at->chunk + 1))
 		return FANIN_LOCAL_FILLED;
 	/* A sparse result is written when it has come. */
 	if (combines_here(local, at) && !is_sparse(at) &&
-	    !is_free(local, FANIN_LOCAL_TAKEN, at->chunk))
+	    !fanin_local_is_free(local, FANIN_LOCAL_TAKEN, at->chunk))
 		return FANIN_LOCAL_TAKEN;
 	return 0;
 }
@@ -355,7 +181,7 @@ reduce_move(struct fanin_local *local)
 	const struct fanin_local_memory *memory = &local->config.meeting.memory;
 	const struct fanin_local_layout *layout = &local->config.layout;
 
-	if (looks_at(local, at) && !calls_compare(local, at->chunk))
+	if (looks_at(local, at) && !fanin_local_calls_compare(local, at->chunk))
 		return;
 	if (combines_here(local, at) && !is_sparse(at)) {
 		fanin_local_combine(layout, &at->plan, at->request, piece_at(at), memory,
@@ -366,7 +192,7 @@ reduce_move(struct fanin_local *local)
 		fail_without_memory(local);
 		return;
 	}
-	publish(local, FANIN_LOCAL_REDUCED, at->chunk + 1);
+	fanin_local_publish(local, FANIN_LOCAL_REDUCED, at->chunk + 1);
 	cursor_next(local, at);
 }
 
@@ -378,8 +204,9 @@ post_waits_for(struct fanin_local *local)
 	/* There is a request of hosts for each place. */
 	if (local->post.chunk - local->finish.chunk >= FANIN_LOCAL_DEPTH)
 		return NETWORK;
-	return all_have(local, FANIN_LOCAL_REDUCED, local->post.chunk + 1) ? 0
-									   : FANIN_LOCAL_REDUCED;
+	return fanin_local_all_have(local, FANIN_LOCAL_REDUCED, local->post.chunk + 1)
+		       ? 0
+		       : FANIN_LOCAL_REDUCED;
 }
 
 /*
@@ -446,8 +273,9 @@ finish_waits_for(struct fanin_local *local)
 
 	if (local->hosts[at->chunk % FANIN_LOCAL_DEPTH].status == FANIN_IN_PROGRESS)
 		return NETWORK;
-	return is_at_result(at) && !is_free(local, FANIN_LOCAL_TAKEN, at->chunk) ? FANIN_LOCAL_TAKEN
-										 : 0;
+	return is_at_result(at) && !fanin_local_is_free(local, FANIN_LOCAL_TAKEN, at->chunk)
+		       ? FANIN_LOCAL_TAKEN
+		       : 0;
 }
 
 static void
@@ -474,7 +302,7 @@ finish_move(struct fanin_local *local)
 	}
 	__atomic_store_n(&local->config.meeting.memory.head->ready, at->chunk + 1,
 			 __ATOMIC_RELEASE);
-	wake_waiting(local, FANIN_LOCAL_READY);
+	fanin_local_wake_waiting(local, FANIN_LOCAL_READY);
 	cursor_next(local, at);
 }
 
@@ -545,7 +373,7 @@ take_move(struct fanin_local *local)
 							request->done_blocks;
 	local->n_chunks++;
 	cursor_next(local, at);
-	publish(local, FANIN_LOCAL_TAKEN, at->chunk);
+	fanin_local_publish(local, FANIN_LOCAL_TAKEN, at->chunk);
 	if (!is_last)
 		return;
 	if (request->sparse != NULL)
