@@ -22,8 +22,7 @@
 
 /*
  * Looks of a waiting thread without an event before it naps between looks, and the length of the
- * naps, if Open MPI was told that there are more processes than cores. Short ones: the packets of a
- * long vector come in many portions, and none of them is an event.
+ * naps, if Open MPI was told that there are more processes than cores.
  */
 #define QUIET_LOOKS 50
 /* Looks before it leaves the core to others for a moment at each. */
@@ -51,7 +50,7 @@ struct worker {
 /* Who has this lock runs fibers. */
 static pthread_mutex_t run_lock = PTHREAD_MUTEX_INITIALIZER;
 static struct worker *workers; /* under run_lock */
-/* Workers that went on for something that had happened; atomic. */
+/* What has happened: workers that went on, packets that came; atomic. */
 static uint32_t n_events;
 /* Whether Open MPI calls workers_look. */
 static pthread_mutex_t call_lock = PTHREAD_MUTEX_INITIALIZER;
@@ -158,17 +157,20 @@ calls_end(void)
 int
 workers_look(void)
 {
-	int n = 0;
+	uint32_t before;
+	int n = 0, n_gone_on = 0;
 
 	if (pthread_mutex_trylock(&run_lock) != 0)
 		return 0;
+	before = __atomic_load_n(&n_events, __ATOMIC_RELAXED);
 	for (struct worker *worker = workers; worker != NULL; worker = worker->next)
 		if (can_go_on(worker)) {
 			worker_go_on(worker);
-			n++;
+			n_gone_on++;
 		}
-	if (n != 0 && !some_are_awake())
+	if (n_gone_on != 0 && !some_are_awake())
 		calls_end();
+	n = (int)(__atomic_load_n(&n_events, __ATOMIC_RELAXED) - before);
 	pthread_mutex_unlock(&run_lock);
 	return n;
 }
@@ -321,18 +323,30 @@ mpi_finish_surely(MPI_Request *req, bool in_background)
 	return mpi_wait(req, false);
 }
 
+/* A request of the network that a fiber waits for. */
+struct network_wait {
+	struct channel *channel;
+	fanin_request *req;
+};
+
+/* Packets that come are events, too: a thread that waits does not leave its core to others. */
 static bool
-network_is_done(void *req)
+network_is_done(void *arg)
 {
-	return fanin_test(req) != FANIN_IN_PROGRESS || states_give_up();
+	const struct network_wait *wait = arg;
+
+	if (fanin_progress(wait->channel->ctx) > 0)
+		__atomic_fetch_add(&n_events, 1, __ATOMIC_RELAXED);
+	return fanin_test(wait->req) != FANIN_IN_PROGRESS || states_give_up();
 }
 
 int
 channel_wait_some(struct channel *channel, fanin_request **req)
 {
-	(void)channel;
+	struct network_wait wait = { channel, *req };
+
 	if (fanin_test(*req) == FANIN_IN_PROGRESS)
-		fiber_wait(network_is_done, *req);
+		fiber_wait(network_is_done, &wait);
 	return fanin_test(*req) == FANIN_IN_PROGRESS ? FANIN_IN_PROGRESS : fanin_wait(req);
 }
 
