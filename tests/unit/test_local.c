@@ -716,7 +716,6 @@ START_TEST(ranks_of_another_user_are_refused)
 	ck_assert_uint_eq(geteuid(), 0);
 	job_begin();
 	leader = process_start(0, 2, joins_briefly, waits_in_vain);
-	usleep(100000);
 	other = process_start(1, 2, becomes_another_user, is_refused);
 	ck_assert_int_eq(process_wait(other), 0);
 	ck_assert_int_eq(process_wait(leader), 0);

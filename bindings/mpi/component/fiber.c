@@ -50,7 +50,7 @@ struct worker {
 /* Who has this lock runs fibers. */
 static pthread_mutex_t run_lock = PTHREAD_MUTEX_INITIALIZER;
 static struct worker *workers; /* under run_lock */
-/* What has happened: workers that went on, packets that came; atomic. */
+/* Events: workers that went on, packets that came; atomic. */
 static uint32_t n_events;
 /* Whether Open MPI calls workers_look. */
 static pthread_mutex_t call_lock = PTHREAD_MUTEX_INITIALIZER;

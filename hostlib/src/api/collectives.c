@@ -10,15 +10,6 @@
 #include "hostlib/src/comm/comm.h"
 #include "hostlib/src/vector/vector.h"
 
-static const char *const collective_names[] = {
-	[FANIN_COLLECTIVE_ALLREDUCE] = "allreduce",
-	[FANIN_COLLECTIVE_REDUCE] = "reduce",
-	[FANIN_COLLECTIVE_REDUCE_SCATTER] = "reduce_scatter",
-	[FANIN_COLLECTIVE_BROADCAST] = "broadcast",
-	[FANIN_COLLECTIVE_ALLGATHER] = "allgather",
-	[FANIN_COLLECTIVE_ALLREDUCE_SPARSE] = "allreduce_sparse",
-};
-
 /* True if overlapping buffers overlap in place: as parts of one vector would. */
 static bool
 is_in_place(const struct fanin_request *request)
@@ -100,7 +91,7 @@ arguments_check(struct fanin_request *request, size_t count, enum fanin_dtype dt
 		return fanin_error_set(error, FANIN_ERR_UNSUPPORTED,
 				       "the protocol %s, which this job runs, has no %s",
 				       request->comm->protocol->name,
-				       collective_names[request->collective]);
+				       fanin_collective_name(request->collective));
 	request->dtype = (uint8_t)dtype;
 	request->op = (uint8_t)op;
 	fanin_request_layout(request, member->rank, member->size, count);

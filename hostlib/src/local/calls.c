@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
-/* What the ranks of a host do alike in each chunk. See local_internal.h. */
+/* Ranks that make different calls are found, chunk by chunk. See local_internal.h. */
 #include <stdio.h>
 #include <string.h>
 
@@ -22,19 +22,8 @@ fanin_local_call_of(const struct fanin_local *local, const struct fanin_request 
 static const char *
 call_in_words(const struct fanin_local_call *call, char *text, size_t len)
 {
-	static const char *const names[] = {
-		[FANIN_COLLECTIVE_ALLREDUCE] = "allreduce",
-		[FANIN_COLLECTIVE_REDUCE] = "reduce",
-		[FANIN_COLLECTIVE_REDUCE_SCATTER] = "reduce_scatter",
-		[FANIN_COLLECTIVE_BROADCAST] = "broadcast",
-		[FANIN_COLLECTIVE_ALLGATHER] = "allgather",
-		[FANIN_COLLECTIVE_ALLREDUCE_SPARSE] = "allreduce_sparse",
-	};
-
 	snprintf(text, len, "%s of %llu bytes of %s, %s%s%u",
-		 call->collective < sizeof(names) / sizeof(names[0]) ? names[call->collective]
-								     : "collective",
-		 (unsigned long long)call->bytes,
+		 fanin_collective_name(call->collective), (unsigned long long)call->bytes,
 		 fanin_dtype_name_of((enum fanin_dtype)call->dtype),
 		 call->op != 0 ? fanin_op_name_of((enum fanin_op)call->op) : "",
 		 call->op != 0 ? ", root " : "root ", call->root);

@@ -18,7 +18,7 @@ struct fanin_local_list {
 	uint8_t *values;
 };
 
-/* What a rank keeps of the request that is on its way. */
+/* State of the sparse request that is on its way. */
 struct fanin_local_sparse {
 	struct fanin_local_list *gathered; /* leader: of each place; NULL: nothing yet */
 	struct fanin_vector *vector;       /* leader: of the hosts' request */

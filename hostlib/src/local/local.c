@@ -101,7 +101,7 @@ local_idle_ns(struct fanin_endpoint *endpoint)
 	if (local->status != FANIN_OK)
 		return UINT64_MAX;
 	local->has_slept = true;
-	/* What it waits for may change between the look and the store. */
+	/* The steps that it waits for may change between the look and the store. */
 	while (fanin_local_waits(local, &steps)) {
 		if (steps == said)
 			return SLEEP_NS;

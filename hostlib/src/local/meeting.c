@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
-/* What all ranks do in a meeting, and after it. See meeting.h. */
+/* Meetings: the parts of both sides, and the connections afterwards. See meeting.h. */
 #include "meeting_internal.h"
 
 #include <errno.h>

@@ -10,7 +10,7 @@
 #include "meeting.h"
 
 #define MAGIC 0x636f6c66u
-/* Of the memory and the messages: ranks of one host have the same library. */
+/* A number that differs if memory or messages do: ranks of one host have the same library. */
 #define LAYOUT                                                                                     \
 	((uint32_t)(sizeof(struct fanin_local_head) * 31 + sizeof(struct fanin_local_member) * 7 + \
 		    FANIN_LOCAL_DEPTH * 3 + FANIN_LOCAL_CHUNK_BYTES + 1))

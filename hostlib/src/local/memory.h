@@ -17,7 +17,7 @@
 #define FANIN_LOCAL_DEPTH 4
 #define FANIN_LOCAL_CHUNK_BYTES (64u << 10)
 
-/* What sleeping ranks wait for; a bit each. */
+/* Steps, which sleeping ranks wait for; a bit each. */
 enum fanin_local_step {
 	FANIN_LOCAL_FILLED = 1,
 	FANIN_LOCAL_REDUCED = 2,
@@ -25,7 +25,7 @@ enum fanin_local_step {
 	FANIN_LOCAL_READY = 8,
 };
 
-/* What a rank does in a chunk: all ranks of the host do the same. */
+/* The call that a chunk belongs to: all ranks of the host make the same. */
 struct fanin_local_call {
 	uint64_t bytes; /* of the vector; of one rank's part of it, if it has parts */
 	uint64_t most;  /* of a sparse vector: values of any rank */

@@ -115,8 +115,8 @@ fill_waits_for(struct fanin_local *local)
 		return FANIN_LOCAL_READY;
 	if (at->request == NULL)
 		return NOTHING;
-	/* One sparse request at a time has values at the leader. */
-	if (is_sparse(&local->take) && local->take.request != at->request)
+	/* A sparse request is alone in memory: the leader keeps the values of one at a time. */
+	if (local->take.request != at->request && (is_sparse(&local->take) || is_sparse(at)))
 		return FANIN_LOCAL_READY;
 	step = at->plan.combines ? FANIN_LOCAL_REDUCED : FANIN_LOCAL_TAKEN;
 	return fanin_local_is_free(local, step, at->chunk) ? 0 : step;

@@ -4,6 +4,21 @@
 
 #include "fanin/fanin.h"
 
+const char *
+fanin_collective_name(unsigned int collective)
+{
+	static const char *const names[] = {
+		[FANIN_COLLECTIVE_ALLREDUCE] = "allreduce",
+		[FANIN_COLLECTIVE_REDUCE] = "reduce",
+		[FANIN_COLLECTIVE_REDUCE_SCATTER] = "reduce_scatter",
+		[FANIN_COLLECTIVE_BROADCAST] = "broadcast",
+		[FANIN_COLLECTIVE_ALLGATHER] = "allgather",
+		[FANIN_COLLECTIVE_ALLREDUCE_SPARSE] = "allreduce_sparse",
+	};
+
+	return collective < sizeof(names) / sizeof(names[0]) ? names[collective] : "collective";
+}
+
 void
 fanin_request_layout(struct fanin_request *request, uint16_t rank, uint16_t size, uint64_t count)
 {

@@ -28,6 +28,9 @@ enum fanin_collective {
 	FANIN_COLLECTIVE_ALLREDUCE_SPARSE, /* as `sparse` says */
 };
 
+/* Returns the name of a collective, for messages; "collective" for other values. */
+const char *fanin_collective_name(unsigned int collective);
+
 /*
  * One request. The owner fills in the fields before `next`; the others belong to the protocol while
  * the status is in progress.

@@ -296,13 +296,6 @@ fanin_broadcast_place(const struct fanin_broadcast_op *op, const struct fanin_ex
 static void
 ready_note(struct fanin_broadcast_engine *mc, struct fanin_broadcast_op *op)
 {
-	static const char *const names[] = {
-		[FANIN_COLLECTIVE_ALLREDUCE] = "allreduce",
-		[FANIN_COLLECTIVE_REDUCE] = "reduce",
-		[FANIN_COLLECTIVE_REDUCE_SCATTER] = "reduce_scatter",
-		[FANIN_COLLECTIVE_BROADCAST] = "broadcast",
-		[FANIN_COLLECTIVE_ALLGATHER] = "allgather",
-	};
 	const uint8_t collective = op->request->collective;
 	struct fanin_engine *engine = &mc->engine;
 
@@ -314,7 +307,8 @@ ready_note(struct fanin_broadcast_engine *mc, struct fanin_broadcast_op *op)
 					collective == FANIN_COLLECTIVE_ALLGATHER
 				? "an"
 				: "a",
-			names[collective], (unsigned long long)op->request->total_bytes,
+			fanin_collective_name(collective),
+			(unsigned long long)op->request->total_bytes,
 			collective == FANIN_COLLECTIVE_BROADCAST ? " from the same root"
 			: collective == FANIN_COLLECTIVE_REDUCE  ? " to the same root"
 								 : "");
