@@ -79,6 +79,24 @@ CASES = (
     "a_program_with_the_other_mpis_library_ends_at_once_and_names_the_right_one",
     "a_program_that_is_aborted_or_loses_a_rank_ends",
     "the_demonstration_of_an_mpi_program_shows_it_in_the_network",
+    # PyTorch
+    "torch_collectives_are_exact_in_the_network",
+    "torch_groups_work_side_by_side",
+    "torch_training_is_equal_on_all_ranks_and_near_gloos",
+    "torch_trains_with_several_ranks_on_a_host",
+    "torchs_callbacks_make_collectives_and_wait_for_them",
+    "a_killed_rank_of_torch_is_named",
+    "torchrun_finds_itself_by_c10d_with_several_workers_on_a_host",
+    "groups_of_torch_leave_nothing_and_end_with_calls_in_flight",
+    "a_program_that_ends_after_a_forward_step_ends_at_once",
+    "tensors_of_every_kind_are_summed_or_refused_at_all_ranks",
+    "the_demo_trains_over_fanin_as_over_gloo",
+)
+# Those of PyTorch 2, which Debian 12 does not have.
+CASES_OF_TRIXIE = (
+    "calls_of_sharded_models_run_in_the_network",
+    "torch_has_this_backend_for_the_cpu_and_another_for_other_devices",
+    "a_checkpoint_of_torch_is_saved_and_loaded",
 )
 
 # The first process of a step: it also takes over and ends what lost its parent.
@@ -314,9 +332,10 @@ def versions(root):
     """Returns what the system has, in words."""
     said = root.run("looking at versions", "bash", "-c",
                     'gcc -dumpfullversion; pkg-config --modversion libdpdk ompi-c mpich; '
-                    'clang -dumpversion; cat build/bindings/torch/missing')[1].splitlines()
+                    'clang -dumpversion; cat build/bindings/torch/missing; '
+                    'tail -n 1 build/bindings/torch/fanin_torch/interpreter')[1].splitlines()
     return "GCC {}, DPDK {}, Open MPI {}, MPICH {}, clang {}".format(*said) + (
-        f"; no PyTorch backend: {said[5]}" if said[5] else "")
+        f"; no PyTorch backend: {said[5]}" if said[5] else f", PyTorch {said[6]}")
 
 
 def last_line(said):
@@ -343,7 +362,8 @@ def test(root):
     suites = [suite for suite in suites if suite not in ("", "net", *without)]
     status, said = root.run(f"{len(suites)} unit suites", program, *suites, check=False)
     yield f"{len(suites)} unit suites: {last_line(said)}", status == 0
-    names = [*(line.split()[0] for line in family if line), *CASES]
+    names = [*(line.split()[0] for line in family if line), *CASES,
+             *(CASES_OF_TRIXIE if root.release == "trixie" else ())]
     for name in names:
         status, said = root.run(f"net case {name}", "python3", "-m", "tests.net.cases", name,
                                 check=False)

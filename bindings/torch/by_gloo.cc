@@ -85,25 +85,23 @@ Group::gather(std::vector<Tensors> &outputs, Tensors &inputs, const c10d::Gather
 	count_gloo(name, no_such, bytes_of(inputs));
 	if (!has_bytes(inputs[0]))
 		return follow(OpType::GATHER, lists_of(outputs),
-			      gloo_->gather(outputs, inputs, options));
+			      [&] { return gloo_->gather(outputs, inputs, options); });
 	GlooTask task;
 	Moves moves;
 	std::vector<Tensors> rows(outputs.size());
-	task.buffers = { flat_of(inputs[0]) };
-	Tensors bytes = { bytes_view(task.buffers[0]) };
+	Tensors bytes = { bytes_view(flat_of(inputs[0])) };
 	if (is_root) {
 		TORCH_CHECK(outputs[0].size() == static_cast<size_t>(getSize()), name, ": found ",
 			    outputs[0].size(), " outputs, expected ", getSize());
 		for (const at::Tensor &output : outputs[0]) {
 			expect_alike(name, output, inputs[0]);
-			task.buffers.push_back(target_of(name, output, &moves));
-			rows[0].push_back(bytes_view(task.buffers.back()));
+			rows[0].push_back(bytes_view(target_of(name, output, &moves)));
 		}
 	}
-	task.gloo = inputs[0].numel() == 0 ? gloo_->barrier() : gloo_->gather(rows, bytes, options);
-	task.finish = all_of(std::move(moves));
-	task.work = make_work(OpType::GATHER, inputs, lists_of(outputs));
-	return follow(std::move(task));
+	task.steps = { inputs[0].numel() == 0 ? barrier_of_gloo() : [&] {
+		return gloo_->gather(rows, bytes, options);
+	} };
+	return follow(std::move(task), OpType::GATHER, inputs, lists_of(outputs), std::move(moves));
 }
 
 WorkPtr
@@ -121,26 +119,24 @@ Group::scatter(Tensors &outputs, std::vector<Tensors> &inputs, const c10d::Scatt
 	count_gloo(name, no_such, bytes_of(outputs));
 	if (!has_bytes(outputs[0]))
 		return follow(OpType::SCATTER, list_of(outputs),
-			      gloo_->scatter(outputs, inputs, options));
+			      [&] { return gloo_->scatter(outputs, inputs, options); });
 	GlooTask task;
 	Moves moves;
 	std::vector<Tensors> rows(inputs.size());
-	task.buffers = { target_of(name, outputs[0], &moves) };
-	Tensors bytes = { bytes_view(task.buffers[0]) };
+	Tensors bytes = { bytes_view(target_of(name, outputs[0], &moves)) };
 	if (is_root) {
 		TORCH_CHECK(inputs[0].size() == static_cast<size_t>(getSize()), name, ": found ",
 			    inputs[0].size(), " inputs, expected ", getSize());
 		for (const at::Tensor &input : inputs[0]) {
 			expect_alike(name, input, outputs[0]);
-			task.buffers.push_back(flat_of(input));
-			rows[0].push_back(bytes_view(task.buffers.back()));
+			rows[0].push_back(bytes_view(flat_of(input)));
 		}
 	}
-	task.gloo = outputs[0].numel() == 0 ? gloo_->barrier()
-					    : gloo_->scatter(bytes, rows, options);
-	task.finish = all_of(std::move(moves));
-	task.work = make_work(OpType::SCATTER, outputs, list_of(outputs));
-	return follow(std::move(task));
+	task.steps = { outputs[0].numel() == 0 ? barrier_of_gloo() : [&] {
+		return gloo_->scatter(bytes, rows, options);
+	} };
+	return follow(std::move(task), OpType::SCATTER, outputs, list_of(outputs),
+		      std::move(moves));
 }
 
 WorkPtr
@@ -155,19 +151,19 @@ Group::alltoall_base(at::Tensor &output, at::Tensor &input, std::vector<int64_t>
 		    ", expected one type");
 	count_gloo(name, no_such, bytes_of({ input }));
 	if (!has_bytes(input) || !has_bytes(output))
-		return follow(OpType::ALLTOALL_BASE, list_of({ output }),
-			      gloo_->alltoall_base(output, input, output_sizes, input_sizes,
-						   options));
+		return follow(OpType::ALLTOALL_BASE, list_of({ output }), [&] {
+			return gloo_->alltoall_base(output, input, output_sizes, input_sizes,
+						    options);
+		});
 	std::vector<int64_t> sent = bytes_of_splits(input, input_sizes, getSize()),
 			     received = bytes_of_splits(output, output_sizes, getSize());
 	GlooTask task;
 	Moves moves;
-	task.buffers = { target_of(name, output, &moves), flat_of(input) };
-	at::Tensor recv = bytes_view(task.buffers[0]), send = bytes_view(task.buffers[1]);
-	task.gloo = gloo_->alltoall_base(recv, send, received, sent, options);
-	task.finish = all_of(std::move(moves));
-	task.work = make_work(OpType::ALLTOALL_BASE, { input }, list_of({ output }));
-	return follow(std::move(task));
+	at::Tensor recv = bytes_view(target_of(name, output, &moves)),
+		   send = bytes_view(flat_of(input));
+	task.steps = { [&] { return gloo_->alltoall_base(recv, send, received, sent, options); } };
+	return follow(std::move(task), OpType::ALLTOALL_BASE, { input }, list_of({ output }),
+		      std::move(moves));
 }
 
 /* Gloo has this collective only for one tensor, cut into parts of any length. */
@@ -200,9 +196,8 @@ Group::alltoall(Tensors &outputs, Tensors &inputs, const c10d::AllToAllOptions &
 	at::Tensor send = bytes_view(from), recv = bytes_view(to);
 	GlooTask task;
 	count_gloo(name, no_such, bytes_of(inputs));
-	task.gloo = gloo_->alltoall_base(recv, send, received, sent, options);
+	task.steps = { [&] { return gloo_->alltoall_base(recv, send, received, sent, options); } };
 	task.work = make_work(OpType::ALLTOALL, inputs, list_of(outputs));
-	task.buffers = { from };
 	task.finish = [outputs, to] {
 		int64_t next = 0;
 		for (const at::Tensor &output : outputs) {

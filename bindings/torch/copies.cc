@@ -24,17 +24,15 @@ Group::broadcast(Tensors &tensors, const c10d::BroadcastOptions &options)
 		count_gloo("broadcast", reason, bytes_of(tensors));
 		if (!has_bytes(tensors[0]))
 			return follow(OpType::BROADCAST, list_of(tensors),
-				      gloo_->broadcast(tensors, options));
+				      [&] { return gloo_->broadcast(tensors, options); });
 		GlooTask task;
-		Tensors buffer = { options.rootRank == getRank()
-					   ? flat_of(tensors[0])
-					   : target_of("broadcast", tensors[0], &moves) };
-		Tensors bytes = { bytes_view(buffer[0]) };
-		task.gloo = gloo_->broadcast(bytes, options);
-		task.finish = all_of(std::move(moves));
-		task.work = make_work(OpType::BROADCAST, tensors, list_of(tensors));
-		task.buffers = buffer;
-		return follow(std::move(task));
+		Tensors bytes = { bytes_view(
+			options.rootRank == getRank()
+				? flat_of(tensors[0])
+				: target_of("broadcast", tensors[0], &moves)) };
+		task.steps = { [&] { return gloo_->broadcast(bytes, options); } };
+		return follow(std::move(task), OpType::BROADCAST, tensors, list_of(tensors),
+			      std::move(moves));
 	}
 	std::vector<Part> parts(1);
 	parts[0].call = Call::BROADCAST;
@@ -44,7 +42,7 @@ Group::broadcast(Tensors &tensors, const c10d::BroadcastOptions &options)
 	else
 		parts[0].recv = target_of("broadcast", tensors[0], &moves);
 	return start("broadcast", OpType::BROADCAST, tensors, list_of(tensors), std::move(parts),
-		     std::move(moves));
+		     std::move(moves), options.timeout);
 }
 
 /*
@@ -97,18 +95,21 @@ Group::allgather(std::vector<Tensors> &outputs, Tensors &inputs,
 	if (!reason.empty() && !has_bytes(inputs[0])) {
 		count_gloo("allgather", reason, bytes_of(inputs));
 		return follow(OpType::ALLGATHER, lists_of(outputs),
-			      gloo_->allgather(outputs, inputs, options));
+			      [&] { return gloo_->allgather(outputs, inputs, options); });
 	}
 	std::vector<Part> parts;
 	Moves moves;
 	if (!reason.empty()) {
-		const Tensors rows = targets_of("allgather", outputs[0], &moves);
-		return gather_by_gloo("allgather", OpType::ALLGATHER, reason, inputs[0], rows,
-				      lists_of(outputs), std::move(moves));
+		GlooTask task;
+		count_gloo("allgather", reason, bytes_of(inputs));
+		gather_by_gloo(&task, inputs[0], targets_of("allgather", outputs[0], &moves),
+			       options);
+		return follow(std::move(task), OpType::ALLGATHER, inputs, lists_of(outputs),
+			      std::move(moves));
 	}
 	parts.push_back(gather_into("allgather", &moves, outputs[0], inputs[0], getRank()));
 	return start("allgather", OpType::ALLGATHER, inputs, lists_of(outputs), std::move(parts),
-		     std::move(moves));
+		     std::move(moves), options.timeout);
 }
 
 WorkPtr
@@ -127,7 +128,7 @@ Group::allgather_coalesced(std::vector<Tensors> &outputs, Tensors &inputs,
 	if (!all_bytes) {
 		count_gloo("allgather_coalesced", reason, bytes_of(inputs));
 		return follow(OpType::ALLGATHER_COALESCED, lists_of(outputs),
-			      gloo_->allgather_coalesced(outputs, inputs, options));
+			      [&] { return gloo_->allgather_coalesced(outputs, inputs, options); });
 	}
 	for (const Tensors &list : outputs) {
 		TORCH_CHECK(list.size() == inputs.size(), "allgather_coalesced: found ",
@@ -136,7 +137,7 @@ Group::allgather_coalesced(std::vector<Tensors> &outputs, Tensors &inputs,
 			expect_alike("allgather_coalesced", list[i], inputs[i]);
 	}
 	if (!reason.empty())
-		return gather_lists_by_gloo(reason, outputs, inputs);
+		return gather_lists_by_gloo(reason, outputs, inputs, options);
 	std::vector<Part> parts;
 	Moves moves;
 	for (size_t i = 0; i < inputs.size(); i++) {
@@ -147,35 +148,73 @@ Group::allgather_coalesced(std::vector<Tensors> &outputs, Tensors &inputs,
 			gather_into("allgather_coalesced", &moves, of_ranks, inputs[i], getRank()));
 	}
 	return start("allgather_coalesced", OpType::ALLGATHER_COALESCED, inputs, lists_of(outputs),
-		     std::move(parts), std::move(moves));
+		     std::move(parts), std::move(moves), options.timeout);
+}
+
+static void
+expect_rows(const char *collective, const at::Tensor &output, const at::Tensor &input, int size)
+{
+	TORCH_CHECK(output.scalar_type() == input.scalar_type() &&
+			    output.numel() == input.numel() * size,
+		    collective, ": found ", output.numel(), " elements of ", output.scalar_type(),
+		    " for the output, expected ", input.numel() * size, " of ",
+		    input.scalar_type());
+}
+
+/* Gathers each input into the output of the same index, which has a row for each rank. */
+WorkPtr
+Group::gather_rows(const char *collective, OpType type, Tensors &outputs, Tensors &inputs,
+		   const c10d::AllgatherOptions &options)
+{
+	std::string reason;
+	std::vector<Part> parts;
+	Moves moves;
+	GlooTask task;
+
+	for (size_t i = 0; i < inputs.size(); i++) {
+		expect_rows(collective, outputs[i], inputs[i], getSize());
+		reason = reason.empty() ? why_gloo(inputs[i], nullptr) : reason;
+	}
+	for (size_t i = 0; i < inputs.size(); i++) {
+		at::Tensor recv = target_of(collective, outputs[i], &moves);
+		if (reason.empty())
+			parts.push_back(gather_part(flat_of(inputs[i]), recv, getRank()));
+		else
+			gather_by_gloo(&task, inputs[i],
+				       recv.view({ getSize(), inputs[i].numel() }).unbind(),
+				       options);
+	}
+	if (reason.empty())
+		return start(collective, type, inputs, list_of(outputs), std::move(parts),
+			     std::move(moves), options.timeout);
+	count_gloo(collective, reason, bytes_of(inputs));
+	return follow(std::move(task), type, inputs, list_of(outputs), std::move(moves));
 }
 
 WorkPtr
-Group::_allgather_base(at::Tensor &output, at::Tensor &input, const c10d::AllgatherOptions &)
+Group::_allgather_base(at::Tensor &output, at::Tensor &input, const c10d::AllgatherOptions &options)
 {
+	Tensors outputs = { output }, inputs = { input };
+
 	await_callbacks();
-	TORCH_CHECK(output.scalar_type() == input.scalar_type() &&
-			    output.numel() == input.numel() * getSize(),
-		    "_allgather_base: found ", output.numel(), " elements of ",
-		    output.scalar_type(), " for the output, expected ", input.numel() * getSize(),
-		    " of ", input.scalar_type());
-	std::string reason = why_gloo(input, nullptr);
-	std::vector<Part> parts;
-	Moves moves;
-	if (!reason.empty() && !has_bytes(input)) {
-		count_gloo("_allgather_base", reason, bytes_of({ input }));
-		return follow(OpType::_ALLGATHER_BASE, list_of({ output }),
-			      gloo_->_allgather_base(output, input));
+	if (!has_bytes(input)) {
+		expect_rows("_allgather_base", output, input, getSize());
+		count_gloo("_allgather_base", why_gloo(input, nullptr), bytes_of(inputs));
+		return follow(OpType::_ALLGATHER_BASE, list_of(outputs),
+			      [&] { return gloo_->_allgather_base(output, input, options); });
 	}
-	at::Tensor recv = target_of("_allgather_base", output, &moves);
-	if (!reason.empty()) {
-		at::Tensor rows = recv.view({ getSize(), input.numel() });
-		return gather_by_gloo("_allgather_base", OpType::_ALLGATHER_BASE, reason, input,
-				      rows.unbind(), list_of({ output }), std::move(moves));
-	}
-	parts.push_back(gather_part(flat_of(input), recv, getRank()));
-	return start("_allgather_base", OpType::_ALLGATHER_BASE, { input }, list_of({ output }),
-		     std::move(parts), std::move(moves));
+	return gather_rows("_allgather_base", OpType::_ALLGATHER_BASE, outputs, inputs, options);
+}
+
+WorkPtr
+Group::allgather_into_tensor_coalesced(Tensors &outputs, Tensors &inputs,
+				       const c10d::AllgatherOptions &options)
+{
+	const char *name = "allgather_into_tensor_coalesced";
+
+	await_callbacks();
+	expect_pairs(name, outputs, inputs);
+	return gather_rows(name, OpType::_ALLGATHER_BASE, outputs, inputs, options);
 }
 
 WorkPtr
@@ -184,9 +223,11 @@ Group::barrier(const c10d::BarrierOptions &options)
 	await_callbacks();
 	if (!gloo_reason_.empty()) {
 		count_gloo("barrier", gloo_reason_, 0);
-		return follow(OpType::BARRIER, list_of({}), gloo_->barrier(options));
+		return follow(OpType::BARRIER, list_of({}),
+			      [&] { return gloo_->barrier(options); });
 	}
-	return start("barrier", OpType::BARRIER, {}, list_of({}), std::vector<Part>(1), {});
+	return start("barrier", OpType::BARRIER, {}, list_of({}), std::vector<Part>(1), {},
+		     options.timeout);
 }
 
 } // namespace fanin_torch

@@ -35,16 +35,40 @@ operator_of(const ReduceOp &op, at::ScalarType type)
 	case ReduceOp::AVG:
 		TORCH_CHECK(type != at::kBool, "averages of bool are not defined");
 		return ReduceOp::SUM;
+	case ReduceOp::PREMUL_SUM:
+		return ReduceOp::SUM;
 	default:
 		return op;
 	}
 }
 
-/* Reduces by Gloo. root: -1 if all ranks get the result. */
+std::function<WorkPtr()>
+Group::barrier_of_gloo()
+{
+	return [this] { return gloo_->barrier(); };
+}
+
+/* Returns a function that copies a sum, or the average of it, to where it belongs. */
+static std::function<void()>
+result_to(const at::Tensor &there, const at::Tensor &sum, bool averages, int size)
+{
+	return [there, sum, averages, size] {
+		at::Tensor result = sum;
+		if (averages && result.is_floating_point())
+			result.div_(size);
+		else if (averages)
+			result.div_(size, "trunc");
+		there.copy_(result.view(there.sizes()));
+	};
+}
+
+/* Reduces by Gloo. options: their root is -1 if all ranks get the result. */
 WorkPtr
 Group::reduce_by_gloo(const char *collective, OpType type, const std::string &reason,
-		      const Tensors &tensors, const ReduceOp &op, int root)
+		      const Tensors &tensors, const c10d::ReduceOptions &options)
 {
+	const auto root = static_cast<int>(options.rootRank);
+	const ReduceOp &op = options.reduceOp;
 	const bool averages = op == ReduceOp::AVG;
 	GlooTask task;
 	Moves moves;
@@ -53,11 +77,13 @@ Group::reduce_by_gloo(const char *collective, OpType type, const std::string &re
 	for (const at::Tensor &tensor : tensors) {
 		if (!has_bytes(tensor)) {
 			Tensors all = tensors;
-			c10d::AllreduceOptions options;
-			options.reduceOp = op;
+			c10d::AllreduceOptions others;
+			others.reduceOp = op;
+			others.timeout = options.timeout;
 			TORCH_CHECK(root < 0, collective,
 				    ": sparse tensors and devices are not supported");
-			return follow(type, list_of(tensors), gloo_->allreduce(all, options));
+			return follow(type, list_of(tensors),
+				      [&] { return gloo_->allreduce(all, others); });
 		}
 		if (root < 0 || root == getRank())
 			expect_writable(collective, tensor);
@@ -65,8 +91,8 @@ Group::reduce_by_gloo(const char *collective, OpType type, const std::string &re
 	for (const at::Tensor &tensor : tensors) {
 		const at::ScalarType original = tensor.scalar_type();
 		Tensors staging = { tensor.detach() };
-		const bool is_other = reduced_as(original) != original || averages || root >= 0 ||
-				      !is_plain(tensor);
+		const bool is_other = reduced_as(original) != original || averages ||
+				      op == ReduceOp::PREMUL_SUM || root >= 0 || !is_plain(tensor);
 		if (tensor.numel() == 0)
 			continue;
 		if (is_other)
@@ -74,87 +100,63 @@ Group::reduce_by_gloo(const char *collective, OpType type, const std::string &re
 					       tensor.options()
 						       .dtype(reduced_as(original))
 						       .memory_format(at::MemoryFormat::Contiguous))
-					     .copy_(tensor.detach());
-		c10d::AllreduceOptions options;
-		c10d::ReduceOptions reduce_options;
-		options.reduceOp = reduce_options.reduceOp = operator_of(op, original);
-		reduce_options.rootRank = root;
-		task.before.push_back(root < 0 ? gloo_->allreduce(staging, options)
-					       : gloo_->reduce(staging, reduce_options));
-		if (!is_other || (root >= 0 && root != getRank()))
-			continue;
-		at::Tensor there = tensor.detach(), result = staging[0];
-		moves.push_back([there, result, averages, size = getSize()] {
-			at::Tensor sum = result;
-			if (averages && sum.is_floating_point())
-				sum.div_(size);
-			else if (averages)
-				sum.div_(size, "trunc");
-			there.copy_(sum);
+					     .copy_(scaled_of(tensor.detach(), op));
+		c10d::ReduceOptions reduce = options;
+		c10d::AllreduceOptions all;
+		reduce.reduceOp = all.reduceOp = operator_of(op, original);
+		all.timeout = options.timeout;
+		task.steps.push_back([this, staging, reduce, all]() mutable {
+			return reduce.rootRank < 0 ? gloo_->allreduce(staging, all)
+						   : gloo_->reduce(staging, reduce);
 		});
+		if (is_other && (root < 0 || root == getRank()))
+			moves.push_back(
+				result_to(tensor.detach(), staging[0], averages, getSize()));
 	}
-	if (task.before.empty()) {
-		task.gloo = gloo_->barrier();
-	} else {
-		task.gloo = task.before.back();
-		task.before.pop_back();
-	}
-	task.finish = all_of(std::move(moves));
-	task.work = make_work(type, tensors, list_of(tensors));
-	return follow(std::move(task));
+	if (task.steps.empty())
+		task.steps = { barrier_of_gloo() };
+	return follow(std::move(task), type, tensors, list_of(tensors), std::move(moves));
 }
 
 /* Gloo has no reduce_scatter: this makes an allreduce, of which this rank takes its part. */
-WorkPtr
-Group::scatter_by_gloo(const char *collective, OpType type, const std::string &reason,
-		       const Tensors &inputs, const at::Tensor &flat, const at::Tensor &output,
-		       const ReduceOp &op)
+void
+Group::scatter_by_gloo(GlooTask *task, Moves *moves, const at::Tensor &flat,
+		       const at::Tensor &output, const c10d::ReduceScatterOptions &options)
 {
 	const at::ScalarType original = flat.scalar_type();
-	const bool averages = op == ReduceOp::AVG;
-	Tensors all = { flat.reshape({ -1 }).to(reduced_as(original)).clone() };
-	c10d::AllreduceOptions options;
-	at::Tensor there = output.detach();
-	GlooTask task;
+	const ReduceOp &op = options.reduceOp;
+	Tensors sum = { scaled_of(flat, op).reshape({ -1 }).to(reduced_as(original)).clone() };
+	c10d::AllreduceOptions all;
 
-	expect_writable(collective, output);
-	options.reduceOp = operator_of(op, original);
-	count_gloo(collective, reason, bytes_of({ flat }));
-	task.gloo = flat.numel() == 0 ? gloo_->barrier() : gloo_->allreduce(all, options);
-	task.finish = [there, sum = all[0], averages, size = getSize(), rank = getRank()] {
-		at::Tensor own = sum.view({ size, there.numel() })[rank];
-		if (averages && own.is_floating_point())
-			own.div_(size);
-		else if (averages)
-			own.div_(size, "trunc");
-		there.copy_(own.view(there.sizes()));
-	};
-	task.work = make_work(type, inputs, list_of({ output }));
-	return follow(std::move(task));
+	expect_writable("reduce_scatter", output);
+	all.reduceOp = operator_of(op, original);
+	all.timeout = options.timeout;
+	if (flat.numel() == 0)
+		task->steps.push_back(barrier_of_gloo());
+	else
+		task->steps.push_back(
+			[this, sum, all]() mutable { return gloo_->allreduce(sum, all); });
+	moves->push_back(result_to(output.detach(),
+				   sum[0].view({ getSize(), output.numel() })[getRank()],
+				   op == ReduceOp::AVG, getSize()));
 }
 
-/*
- * Makes an allgather of bytes. rows: plain tensors that receive each rank's data. moves: copies
- * from these to the outputs.
- */
-WorkPtr
-Group::gather_by_gloo(const char *collective, OpType type, const std::string &reason,
-		      const at::Tensor &input, const Tensors &rows, c10::IValue value, Moves moves)
+/* Makes an allgather of bytes. rows: plain tensors that receive each rank's data. */
+void
+Group::gather_by_gloo(GlooTask *task, const at::Tensor &input, const Tensors &rows,
+		      const c10d::AllgatherOptions &options)
 {
-	at::Tensor send = flat_of(input);
-	Tensors inputs = { bytes_view(send) };
+	Tensors inputs = { bytes_view(flat_of(input)) };
 	std::vector<Tensors> outputs(1);
-	GlooTask task;
 
 	for (const at::Tensor &row : rows)
 		outputs[0].push_back(bytes_view(row));
-	count_gloo(collective, reason, bytes_of({ input }));
-	task.gloo = input.numel() == 0 ? gloo_->barrier() : gloo_->allgather(outputs, inputs);
-	task.finish = all_of(std::move(moves));
-	task.buffers = rows;
-	task.buffers.push_back(send);
-	task.work = make_work(type, { input }, std::move(value));
-	return follow(std::move(task));
+	if (input.numel() == 0)
+		task->steps.push_back(barrier_of_gloo());
+	else
+		task->steps.push_back([this, outputs, inputs, options]() mutable {
+			return gloo_->allgather(outputs, inputs, options);
+		});
 }
 
 /*
@@ -162,7 +164,7 @@ Group::gather_by_gloo(const char *collective, OpType type, const std::string &re
  */
 WorkPtr
 Group::gather_lists_by_gloo(const std::string &reason, const std::vector<Tensors> &outputs,
-			    const Tensors &inputs)
+			    const Tensors &inputs, const c10d::AllgatherOptions &options)
 {
 	const char *collective = "allgather_coalesced";
 	Tensors flat, bytes, rows;
@@ -186,8 +188,11 @@ Group::gather_lists_by_gloo(const std::string &reason, const std::vector<Tensors
 		}
 		rows.push_back(row);
 	}
-	return gather_by_gloo(collective, OpType::ALLGATHER_COALESCED, reason, send, rows,
-			      lists_of(outputs), std::move(moves));
+	GlooTask task;
+	count_gloo(collective, reason, bytes_of({ send }));
+	gather_by_gloo(&task, send, rows, options);
+	return follow(std::move(task), OpType::ALLGATHER_COALESCED, { send }, lists_of(outputs),
+		      std::move(moves));
 }
 
 } // namespace fanin_torch

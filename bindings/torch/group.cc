@@ -14,6 +14,9 @@ namespace fanin_torch {
 static const char no_thread[] =
 	"fanin: no thread could be made for the callback of a future, which can't make collectives or wait here";
 
+static const char is_closed[] = "fanin: the process group is closed",
+		  was_aborted[] = "the process group was aborted";
+
 namespace {
 
 /* All groups that this process has made. */
@@ -108,9 +111,9 @@ GroupWork::complete(std::exception_ptr error)
 	callback_complete(settle);
 }
 
-Group::Group(c10::intrusive_ptr<c10d::ProcessGroup> gloo, c10::intrusive_ptr<c10d::Store> store,
-	     int rank, int size, const std::string &name, std::chrono::milliseconds timeout)
-    : c10d::ProcessGroup(rank, size), gloo_(std::move(gloo)), stats_(std::make_shared<Stats>()),
+Group::Group(c10::intrusive_ptr<Base> gloo, c10::intrusive_ptr<c10d::Store> store, int rank,
+	     int size, const std::string &name, std::chrono::milliseconds timeout)
+    : Base(rank, size), gloo_(std::move(gloo)), stats_(std::make_shared<Stats>()),
       notes_(std::make_shared<Notes>(std::move(store))),
       gloo_reason_("the group has not chosen yet"), timeout_(timeout), pid_(getpid())
 {
@@ -128,50 +131,33 @@ Group::~Group()
 }
 
 std::string
-Group::join(const JoinOptions &options, const std::vector<std::vector<int>> &hosts)
+Group::join(const JoinOptions &options, const std::vector<uint16_t> &hosts)
 {
-	const Layout layout(hosts, getRank(), getSize());
-	std::string problem;
-
+	TORCH_CHECK(hosts.size() == static_cast<size_t>(getSize()), "hosts: found ", hosts.size(),
+		    " entries, expected one for each of ", getSize(), " ranks");
+	Hosts placed(hosts);
 	{
 		std::lock_guard<std::mutex> lock(stats_->mutex);
 		stats_->job_name = options.job_name;
-		stats_->hosts = hosts;
-		if (!layout.leads())
-			stats_->transport = "shared memory of rank " +
-					    std::to_string(layout.neighbors()[0]);
+		stats_->hosts = placed.ranks;
 	}
-	host_ = layout.host();
 	Network::await_leaving(); /* Earlier groups may hold the slots that it needs. */
-	if (layout.leads())
-		network_ = std::make_shared<Network>(layout, stats_, notes_);
-	if (!layout.is_flat()) {
-		node_ = std::make_shared<Node>(layout, stats_, notes_, network_);
-		problem = node_->meet(options.job_name, options.join_timeout);
-	}
-	return problem.empty() && network_ != nullptr ? network_->join(options) : problem;
+	network_ = std::make_shared<Network>(std::move(placed), stats_, notes_);
+	return network_->join(options);
 }
 
 void
-Group::use_network(const std::string &handler, bool accumulates_f32, bool raises)
+Group::use_network(bool raises)
 {
-	TORCH_CHECK(network_ != nullptr || node_ != nullptr, "the group has not joined a job");
+	TORCH_CHECK(network_ != nullptr, "the group has not joined a job");
 	raises_ = raises;
-	handler_ = handler;
 	gloo_reason_.clear();
 	{
 		std::lock_guard<std::mutex> lock(stats_->mutex);
 		stats_->in_network = true;
-		stats_->handler = handler;
-		stats_->accumulates_f32 = accumulates_f32;
-		stats_->reason = stats_->mode_reason.empty()
-					 ? "the rank that leads this host has joined the job"
-					 : stats_->mode_reason;
+		stats_->reason = stats_->mode_reason;
 	}
-	if (node_ != nullptr)
-		node_->begin(timeout_, accumulates_f32);
-	else
-		network_->begin();
+	network_->begin();
 }
 
 void
@@ -180,27 +166,17 @@ Group::use_gloo(const std::string &reason)
 	if (network_ != nullptr)
 		network_->close();
 	network_.reset();
-	node_.reset();
 	gloo_reason_ = reason;
 	std::lock_guard<std::mutex> lock(stats_->mutex);
 	stats_->reason = reason;
 }
 
-std::string
-Group::handler() const
-{
-	std::lock_guard<std::mutex> lock(stats_->mutex);
-
-	return stats_->handler;
-}
-
-/* Without a job there is no network that could be asked. */
 bool
 Group::accumulates_f32() const
 {
 	std::lock_guard<std::mutex> lock(stats_->mutex);
 
-	return (network_ == nullptr && node_ == nullptr) || stats_->accumulates_f32;
+	return network_ == nullptr || stats_->accumulates_f32;
 }
 
 void
@@ -214,16 +190,25 @@ Group::close_begin()
 			return;
 		closing_ = true;
 	}
-	/*
-	 * This thread writes the note: the others must not wait for the store, in which the program
-	 * may wait for other ranks.
-	 */
-	if (network_ != nullptr && !has_failed())
-		notes_->write_left(host_);
-	if (node_ != nullptr)
-		node_->close_begin();
-	else if (network_ != nullptr)
+	if (network_ != nullptr)
 		network_->close_begin();
+}
+
+void
+Group::close_done()
+{
+	if (getpid() != pid_)
+		return;
+	close_begin();
+	if (network_ == nullptr || !network_->await_done())
+		return;
+	/*
+	 * This thread writes the note: the network's must not wait for the store, in which the
+	 * program may wait for other ranks.
+	 */
+	if (!has_failed())
+		notes_->write_left(getRank());
+	network_->let_leave();
 }
 
 void
@@ -234,26 +219,27 @@ Group::close()
 	 * is left as it is, and never destroyed.
 	 */
 	if (getpid() != pid_) {
-		new std::shared_ptr<Node>(std::move(node_));
 		new std::shared_ptr<Network>(std::move(network_));
 		new std::shared_ptr<Notes>(std::move(notes_));
 		new std::shared_ptr<Sequence>(sequence_);
-		new c10::intrusive_ptr<c10d::ProcessGroup>(std::move(gloo_));
+		new c10::intrusive_ptr<Base>(std::move(gloo_));
 		return;
 	}
-	close_begin();
 	{
 		std::lock_guard<std::mutex> lock(mutex_);
 		if (closed_)
 			return;
 		closed_ = true;
 	}
-	if (node_ != nullptr)
-		node_->close();
-	else if (network_ != nullptr)
+	close_done();
+	if (network_ != nullptr)
 		network_->close();
-	std::unique_lock<std::mutex> lock(mutex_);
-	cv_.wait(lock, [&] { return n_gloo_ == 0; });
+	std::unique_lock<std::mutex> lock(pending_->mutex);
+	if (!is_aborted())
+		pending_->cv.wait(lock, [&] { return pending_->n == 0; });
+	else if (pending_->n != 0)
+		/* Gloo would be waited for when it is destroyed. */
+		new c10::intrusive_ptr<Base>(gloo_);
 }
 
 void
@@ -262,6 +248,24 @@ Group::end()
 	TORCH_CHECK(callback_can_wait(), no_thread);
 	close();
 	gloo_.reset();
+}
+
+void
+Group::abort()
+{
+	TORCH_CHECK(getpid() == pid_, "fanin: the process group is of another process");
+	{
+		std::lock_guard<std::mutex> lock(mutex_);
+		aborted_ = true;
+	}
+	if (network_ != nullptr)
+		network_->abort(was_aborted);
+}
+
+void
+Group::shutdown()
+{
+	close();
 }
 
 /* Finishes a collective and completes its work. error: why it failed, or NULL. */
@@ -289,6 +293,22 @@ Group::has_failed() const
 	std::lock_guard<std::mutex> lock(stats_->mutex);
 
 	return stats_->failed;
+}
+
+bool
+Group::is_aborted()
+{
+	std::lock_guard<std::mutex> lock(mutex_);
+
+	return aborted_;
+}
+
+std::string
+Group::handler_of_job() const
+{
+	std::lock_guard<std::mutex> lock(stats_->mutex);
+
+	return stats_->handler;
 }
 
 c10::intrusive_ptr<GroupWork>
@@ -320,18 +340,14 @@ Group::await_callbacks()
 		    timeout_.count(), " ms");
 }
 
-/* Starts a collective in the network. */
+/* Starts a collective in the network. timeout: the call's; it counts if it is below the group's. */
 Group::WorkPtr
 Group::start(const char *collective, c10d::OpType type, const Tensors &inputs, c10::IValue outputs,
-	     std::vector<Part> parts, Moves moves)
+	     std::vector<Part> parts, Moves moves, std::chrono::milliseconds timeout)
 {
 	auto work = make_work(type, inputs, std::move(outputs));
 	Task task;
 
-	{
-		std::lock_guard<std::mutex> lock(mutex_);
-		TORCH_CHECK(!closing_, "the process group is closed");
-	}
 	task.parts = std::move(parts);
 	task.done = [work, finish = all_of(std::move(moves))](const std::string &error) {
 		complete(*work, finish,
@@ -339,11 +355,10 @@ Group::start(const char *collective, c10d::OpType type, const Tensors &inputs, c
 				 ? nullptr
 				 : std::make_exception_ptr(std::runtime_error("fanin: " + error)));
 	};
+	if (timeout.count() > 0 && timeout < timeout_)
+		task.timeout = timeout;
 	count_network(collective, bytes_of(inputs));
-	if (node_ != nullptr)
-		node_->submit(std::move(task));
-	else
-		network_->submit(std::move(task));
+	TORCH_CHECK(network_->submit(std::move(task)), is_closed);
 	return work;
 }
 
@@ -354,35 +369,58 @@ Group::WorkPtr
 Group::follow(GlooTask task)
 {
 	auto kept = std::make_shared<GlooTask>(std::move(task));
+	auto works = std::make_shared<std::vector<WorkPtr>>();
 
 	{
 		std::lock_guard<std::mutex> lock(mutex_);
-		n_gloo_++;
+		TORCH_CHECK(!aborted_, was_aborted);
+		TORCH_CHECK(!closing_, is_closed);
 	}
-	kept->gloo->getFuture()->addCallback([this, kept](c10::ivalue::Future &future) {
+	for (const std::function<WorkPtr()> &step : kept->steps)
+		works->push_back(step());
+	{
+		std::lock_guard<std::mutex> lock(pending_->mutex);
+		pending_->n++;
+	}
+	/* The callback is the last step's, whose own wait would wait for the callback. */
+	const WorkPtr last = works->back();
+	works->pop_back();
+	last->getFuture()->addCallback([pending = pending_, kept,
+					works](c10::ivalue::Future &future) {
 		std::exception_ptr error = future.hasError() ? future.exception_ptr() : nullptr;
-		try {
-			for (const c10::intrusive_ptr<c10d::Work> &other : kept->before)
-				other->wait();
-		} catch (...) {
-			error = std::current_exception();
+		for (const WorkPtr &work : *works) {
+			try {
+				work->wait();
+			} catch (...) {
+				error = error != nullptr ? error : std::current_exception();
+			}
 		}
 		complete(*kept->work, kept->finish, error);
-		std::lock_guard<std::mutex> lock(mutex_);
-		n_gloo_--;
-		cv_.notify_all();
+		std::lock_guard<std::mutex> lock(pending->mutex);
+		pending->n--;
+		pending->cv.notify_all();
 	});
 	return kept->work;
 }
 
+/* moves: copies of results to their destination. */
+Group::WorkPtr
+Group::follow(GlooTask task, c10d::OpType type, const Tensors &inputs, c10::IValue value,
+	      Moves moves)
+{
+	task.finish = all_of(std::move(moves));
+	task.work = make_work(type, inputs, std::move(value));
+	return follow(std::move(task));
+}
+
 /* Starts a collective by Gloo that uses the caller's own tensors. */
 Group::WorkPtr
-Group::follow(c10d::OpType type, c10::IValue value, WorkPtr gloo)
+Group::follow(c10d::OpType type, c10::IValue value, std::function<WorkPtr()> step)
 {
 	GlooTask task;
 
 	task.work = make_work(type, {}, std::move(value));
-	task.gloo = std::move(gloo);
+	task.steps = { std::move(step) };
 	return follow(std::move(task));
 }
 

@@ -2,15 +2,15 @@
 /*
  * A process group of torch whose collectives run in the network, by the public host library.
  * Collectives that the library can't do go to a Gloo group inside, and are counted with the reason.
- * Threads of the group (network.hh, node.hh) carry out queued collectives, in the callers' order,
- * and complete their Work objects.
+ * A thread of the group (network.hh) carries out queued collectives, in the callers' order, and
+ * completes their Work objects.
  */
 #ifndef FANIN_TORCH_GROUP_HH
 #define FANIN_TORCH_GROUP_HH
 
+#include "bindings/torch/base.hh"
 #include "bindings/torch/callbacks.hh"
 #include "bindings/torch/network.hh"
-#include "bindings/torch/node.hh"
 #include "bindings/torch/part.hh"
 #include "bindings/torch/stats.hh"
 #include "bindings/torch/tensors.hh"
@@ -24,7 +24,6 @@
 
 #include <sys/types.h>
 
-#include <torch/csrc/distributed/c10d/ProcessGroup.hpp>
 #include <torch/csrc/distributed/c10d/Store.hpp>
 
 namespace fanin_torch {
@@ -54,47 +53,48 @@ class GroupWork : public c10d::Work {
 	bool future_is_shared_ = false; /* protected by the mutex */
 };
 
-/* A collective that Gloo carries out. */
+/*
+ * A collective that Gloo carries out. Its steps, at least one, begin operations of Gloo, once all
+ * is prepared: other ranks wait for an operation that has begun.
+ */
 struct GlooTask {
 	c10::intrusive_ptr<GroupWork> work;
-	std::vector<c10::intrusive_ptr<c10d::Work>> before; /* operations that are waited for once
-							       `gloo` is done */
-	c10::intrusive_ptr<c10d::Work> gloo;
+	std::vector<std::function<c10::intrusive_ptr<c10d::Work>()>> steps;
 	std::function<void()> finish; /* copies results to their destination; may be empty */
-	Tensors buffers;              /* tensors whose bytes Gloo uses */
 };
 
-class Group : public c10d::ProcessGroup {
+/* Tasks that Gloo has not done yet. */
+struct GlooPending {
+	std::mutex mutex; /* protects the fields below */
+	std::condition_variable cv;
+	size_t n = 0;
+};
+
+class Group : public Base {
       public:
 	using WorkPtr = c10::intrusive_ptr<c10d::Work>;
 
 	/* store: for this group alone. timeout: torch's. */
-	Group(c10::intrusive_ptr<c10d::ProcessGroup> gloo, c10::intrusive_ptr<c10d::Store> store,
-	      int rank, int size, const std::string &name, std::chrono::milliseconds timeout);
+	Group(c10::intrusive_ptr<Base> gloo, c10::intrusive_ptr<c10d::Store> store, int rank,
+	      int size, const std::string &name, std::chrono::milliseconds timeout);
 	~Group() override;
 
 	/*
-	 * Joins the job; hosts: the ranks of each host. With several ranks on a host only the first
-	 * one joins, and the others meet it. Returns "", or why joining failed. To be called before
-	 * use_network or use_gloo.
+	 * Joins the job; hosts: the host of each rank. Returns "", or why joining failed. To be
+	 * called before use_network or use_gloo.
 	 */
-	std::string join(const JoinOptions &options, const std::vector<std::vector<int>> &hosts);
-	/*
-	 * The job's handler, and whether it accumulates in float, as known to a rank that has
-	 * joined.
-	 */
-	std::string handler() const;
+	std::string join(const JoinOptions &options, const std::vector<uint16_t> &hosts);
+	/* Whether the job accumulates in float; true without a job. */
 	bool accumulates_f32() const;
 	/*
-	 * Applies the choice that all ranks have made together. handler, accumulates_f32: of the
-	 * job. raises: collectives that can't run in the network fail, even if they could run
-	 * elsewhere.
+	 * Applies the choice that all ranks have made together. raises: collectives that can't run
+	 * in the network fail, even if they could run elsewhere.
 	 */
-	void use_network(const std::string &handler, bool accumulates_f32, bool raises);
+	void use_network(bool raises);
 	void use_gloo(const std::string &reason);
 	std::string why_not_sparse(at::ScalarType type) const;
-	WorkPtr allreduce_sparse(const at::Tensor &dense, const at::Tensor &indices,
-				 const at::Tensor &values, int64_t most);
+	WorkPtr allreduce_vectors(const at::Tensor &dense, const at::Tensor &indices,
+				  const at::Tensor &values, int64_t most);
 	/*
 	 * Carries out all queued collectives and leaves the job. May be called again. Without the
 	 * GIL, which callbacks need.
@@ -105,8 +105,20 @@ class Group : public c10d::ProcessGroup {
 	 * last call.
 	 */
 	void end();
-	/* Begins to close: ranks need not close several groups in the same order. */
+	/*
+	 * The parts of closing, for several groups, which ranks need not close in the same order:
+	 * no collectives come any more; the queued ones are done, and others may know that this
+	 * rank leaves. Both may be called again.
+	 */
 	void close_begin();
+	void close_done();
+	/*
+	 * As torch's backends have them from 2.7 on. `abort` fails what the network has not done,
+	 * leaves the job at once, and waits no more for Gloo, which can't be aborted; `shutdown`
+	 * closes.
+	 */
+	void abort();
+	void shutdown();
 
 	const std::string
 	getBackendName() const override
@@ -129,6 +141,11 @@ class Group : public c10d::ProcessGroup {
 	WorkPtr _reduce_scatter_base(at::Tensor &output, at::Tensor &input,
 				     const c10d::ReduceScatterOptions &options) override;
 	WorkPtr barrier(const c10d::BarrierOptions &options) override;
+	/* Of torch's backends, from 2.1 on. */
+	WorkPtr allgather_into_tensor_coalesced(Tensors &outputs, Tensors &inputs,
+						const c10d::AllgatherOptions &options);
+	WorkPtr reduce_scatter_tensor_coalesced(Tensors &outputs, Tensors &inputs,
+						const c10d::ReduceScatterOptions &options);
 
 	WorkPtr gather(std::vector<Tensors> &outputs, Tensors &inputs,
 		       const c10d::GatherOptions &options) override;
@@ -149,50 +166,52 @@ class Group : public c10d::ProcessGroup {
       private:
 	std::string why_gloo(const at::Tensor &tensor, const c10d::ReduceOp *op) const;
 	bool has_failed() const;
+	bool is_aborted();
+	std::string handler_of_job() const;
 	void await_callbacks();
 	void count_network(const char *collective, uint64_t bytes);
 	void count_gloo(const char *collective, const std::string &reason, uint64_t bytes);
 	WorkPtr reduce_all(const char *collective, c10d::OpType type, Tensors &tensors,
-			   const c10d::ReduceOp &op);
+			   const c10d::AllreduceOptions &options);
+	WorkPtr gather_rows(const char *collective, c10d::OpType type, Tensors &outputs,
+			    Tensors &inputs, const c10d::AllgatherOptions &options);
+	WorkPtr scatter_rows(const char *collective, c10d::OpType type, Tensors &outputs,
+			     Tensors &inputs, const c10d::ReduceScatterOptions &options);
 	WorkPtr reduce_by_gloo(const char *collective, c10d::OpType type, const std::string &reason,
-			       const Tensors &tensors, const c10d::ReduceOp &op, int root);
-	WorkPtr scatter_by_gloo(const char *collective, c10d::OpType type,
-				const std::string &reason, const Tensors &inputs,
-				const at::Tensor &flat, const at::Tensor &output,
-				const c10d::ReduceOp &op);
-	WorkPtr gather_by_gloo(const char *collective, c10d::OpType type, const std::string &reason,
-			       const at::Tensor &input, const Tensors &rows, c10::IValue value,
-			       Moves moves);
+			       const Tensors &tensors, const c10d::ReduceOptions &options);
+	void scatter_by_gloo(GlooTask *task, Moves *moves, const at::Tensor &flat,
+			     const at::Tensor &output, const c10d::ReduceScatterOptions &options);
+	void gather_by_gloo(GlooTask *task, const at::Tensor &input, const Tensors &rows,
+			    const c10d::AllgatherOptions &options);
+	std::function<WorkPtr()> barrier_of_gloo();
 	WorkPtr gather_lists_by_gloo(const std::string &reason, const std::vector<Tensors> &outputs,
-				     const Tensors &inputs);
+				     const Tensors &inputs, const c10d::AllgatherOptions &options);
 	WorkPtr recv_by_gloo(Tensors &tensors, const std::function<WorkPtr(Tensors &)> &receive);
 	WorkPtr sparse_by_gloo(GlooTask task, const at::Tensor &dense, const at::Tensor &indices,
 			       const at::Tensor &values, int64_t most);
 	WorkPtr start(const char *collective, c10d::OpType type, const Tensors &inputs,
-		      c10::IValue outputs, std::vector<Part> parts, Moves moves);
+		      c10::IValue outputs, std::vector<Part> parts, Moves moves,
+		      std::chrono::milliseconds timeout);
 	WorkPtr follow(GlooTask task);
-	WorkPtr follow(c10d::OpType type, c10::IValue value, WorkPtr gloo);
+	WorkPtr follow(GlooTask task, c10d::OpType type, const Tensors &inputs, c10::IValue value,
+		       Moves moves);
+	WorkPtr follow(c10d::OpType type, c10::IValue value, std::function<WorkPtr()> step);
 	c10::intrusive_ptr<GroupWork> make_work(c10d::OpType type, const Tensors &inputs,
 						c10::IValue value);
 
-	c10::intrusive_ptr<c10d::ProcessGroup> gloo_;
+	c10::intrusive_ptr<Base> gloo_;
 	std::shared_ptr<Stats> stats_;
 	std::shared_ptr<Notes> notes_;
 	std::string gloo_reason_; /* why the group is not in the network; "" if it is */
-	std::string handler_;     /* of the job */
 	bool raises_ = false;     /* see use_network */
-	int host_ = 0;            /* this rank's host, in the job */
 	const std::chrono::milliseconds timeout_;
-	/* One of them or both are set. With several ranks on a host, the node has the network. */
 	std::shared_ptr<Network> network_;
-	std::shared_ptr<Node> node_;
 	const std::shared_ptr<Sequence> sequence_ = std::make_shared<Sequence>();
 	pid_t pid_; /* process that has made the group; its threads do not exist in a forked one */
 
+	const std::shared_ptr<GlooPending> pending_ = std::make_shared<GlooPending>();
 	std::mutex mutex_; /* protects all fields below */
-	std::condition_variable cv_;
-	size_t n_gloo_ = 0; /* tasks that Gloo has not done yet */
-	bool closing_ = false, closed_ = false;
+	bool closing_ = false, closed_ = false, aborted_ = false;
 };
 
 } // namespace fanin_torch

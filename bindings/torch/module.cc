@@ -86,6 +86,8 @@ close_all()
 	for (const auto &group : live)
 		group->close_begin();
 	for (const auto &group : live)
+		group->close_done();
+	for (const auto &group : live)
 		group->close();
 	Network::await_leaving();
 	if (!callbacks_wait(std::chrono::seconds(10)))
@@ -104,35 +106,44 @@ count_dict(const Count &count)
 	return dict;
 }
 
+static GroupStats
+copy_of(Stats &stats)
+{
+	std::lock_guard<std::mutex> lock(stats.mutex);
+
+	return stats;
+}
+
 static py::list
 report()
 {
 	py::list list;
 
-	for (const std::shared_ptr<Stats> &stats : all_stats()) {
-		std::lock_guard<std::mutex> lock(stats->mutex);
+	for (const std::shared_ptr<Stats> &one : all_stats()) {
+		/* Python may destroy a group while it makes objects, which needs the mutex. */
+		const GroupStats stats = copy_of(*one);
 		py::dict group, network, gloo;
-		group["group"] = stats->name;
-		group["rank"] = stats->rank;
-		group["size"] = stats->size;
-		group["in_network"] = stats->in_network;
-		group["failed"] = stats->failed;
-		group["reason"] = stats->reason;
-		group["job"] = stats->job_name;
-		group["transport"] = stats->transport;
-		group["handler"] = stats->handler;
-		group["accumulates_f32"] = stats->accumulates_f32;
-		group["hosts"] = stats->hosts;
-		group["shared_bytes"] = stats->shared_bytes;
-		group["authenticated"] = stats->authenticated;
-		group["blocks"] = stats->blocks;
-		group["bytes_reduced"] = stats->bytes_reduced;
-		group["retransmits"] = stats->retransmits;
-		group["sparse_bytes"] = stats->sparse_bytes;
-		group["sparse_dense_bytes"] = stats->sparse_dense_bytes;
-		for (const auto &[collective, count] : stats->network)
+		group["group"] = stats.name;
+		group["rank"] = stats.rank;
+		group["size"] = stats.size;
+		group["in_network"] = stats.in_network;
+		group["failed"] = stats.failed;
+		group["reason"] = stats.reason;
+		group["job"] = stats.job_name;
+		group["transport"] = stats.transport;
+		group["handler"] = stats.handler;
+		group["accumulates_f32"] = stats.accumulates_f32;
+		group["hosts"] = stats.hosts;
+		group["shared_bytes"] = stats.shared_bytes;
+		group["authenticated"] = stats.authenticated;
+		group["blocks"] = stats.blocks;
+		group["bytes_reduced"] = stats.bytes_reduced;
+		group["retransmits"] = stats.retransmits;
+		group["sparse_bytes"] = stats.sparse_bytes;
+		group["sparse_dense_bytes"] = stats.sparse_dense_bytes;
+		for (const auto &[collective, count] : stats.network)
 			network[py::str(collective)] = count_dict(count);
-		for (const auto &[collective, reasons] : stats->gloo) {
+		for (const auto &[collective, reasons] : stats.gloo) {
 			py::dict by_reason;
 			for (const auto &[reason, count] : reasons)
 				by_reason[py::str(reason)] = count_dict(count);
@@ -154,9 +165,20 @@ setting(const std::string &name)
 	return fanin_setting(name.c_str(), value, sizeof(value)) == FANIN_OK ? value : "";
 }
 
+static std::string
+host_id()
+{
+	char id[FANIN_HOST_ID_LEN];
+
+	TORCH_CHECK(fanin_host_id(id) == FANIN_OK, "fanin: the system does not tell this host's ",
+		    "identity");
+	return id;
+}
+
 PYBIND11_MODULE(_core, module)
 {
 	module.def("setting", setting);
+	module.def("host_id", host_id);
 	/* torch.distributed registers the base class. */
 	py::module_::import("torch.distributed");
 	py::class_<JoinOptions>(module, "JoinOptions")
@@ -179,8 +201,8 @@ PYBIND11_MODULE(_core, module)
 		.def("get_future", [](GroupWork &work) {
 			return std::make_shared<Future>(work.getFuture(), work.sequence);
 		});
-	py::class_<PyGroup, c10d::ProcessGroup, c10::intrusive_ptr<PyGroup>>(module, "Group")
-		.def(py::init([](c10::intrusive_ptr<c10d::ProcessGroup> gloo,
+	py::class_<PyGroup, Base, c10::intrusive_ptr<PyGroup>>(module, "Group")
+		.def(py::init([](c10::intrusive_ptr<Base> gloo,
 				 c10::intrusive_ptr<c10d::Store> store, int rank, int size,
 				 const std::string &name, std::chrono::milliseconds timeout) {
 			auto group = c10::make_intrusive<PyGroup>(std::move(gloo), std::move(store),
@@ -191,16 +213,16 @@ PYBIND11_MODULE(_core, module)
 		.def("join", &PyGroup::join, py::call_guard<py::gil_scoped_release>())
 		.def("use_network", &PyGroup::use_network, py::call_guard<py::gil_scoped_release>())
 		.def("use_gloo", &PyGroup::use_gloo, py::call_guard<py::gil_scoped_release>())
-		.def("handler", &PyGroup::handler)
 		.def("accumulates_f32", &PyGroup::accumulates_f32)
 		.def("why_not_sparse",
 		     [](const PyGroup &group, const at::Tensor &like) {
 			     return group.why_not_sparse(like.scalar_type());
 		     })
-		.def("allreduce_sparse", &PyGroup::allreduce_sparse, py::arg("dense"),
+		.def("allreduce_vectors", &PyGroup::allreduce_vectors, py::arg("dense"),
 		     py::arg("indices"), py::arg("values"), py::arg("most"),
 		     py::call_guard<py::gil_scoped_release>())
-		.def("close", &PyGroup::close, py::call_guard<py::gil_scoped_release>());
+		.def("abort", &PyGroup::abort, py::call_guard<py::gil_scoped_release>())
+		.def("shutdown", &PyGroup::shutdown, py::call_guard<py::gil_scoped_release>());
 	module.def("close_all", &close_all, py::call_guard<py::gil_scoped_release>());
 	module.def("report", &report);
 }

@@ -36,31 +36,96 @@ Network::print_line(int level, const char *line, void *arg)
 }
 
 bool
-Network::interrupted(void *arg)
+Network::has_expired() const
 {
-	return static_cast<Network *>(arg)->aborted_;
+	return Clock::now() >= until_;
 }
 
-/* Returns the first ranks of those of these hosts that have left; "" if none has. */
-std::string
-Network::left_among(const std::vector<uint16_t> &hosts)
+bool
+Network::interrupted(void *arg)
 {
-	std::string ranks;
+	const Network *network = static_cast<Network *>(arg);
 
-	for (uint16_t host : hosts)
-		if (host != layout_.host() && notes_->has_left(host))
-			ranks += (ranks.empty() ? "" : ", ") +
-				 std::to_string(layout_.hosts[host][0]);
-	return ranks;
+	return network->aborted_ || network->has_fresh_ || network->has_expired();
+}
+
+/* Returns those of these other ranks that have left; "" if none has. */
+std::string
+Network::left_among(std::vector<int> ranks)
+{
+	std::string list;
+
+	ranks.erase(std::remove(ranks.begin(), ranks.end(), rank_), ranks.end());
+	for (int rank : notes_->left_among(ranks))
+		list_add(&list, std::to_string(rank));
+	return list;
+}
+
+/*
+ * Returns a list of missing ranks, "" for none. Of a host with several, other hosts know only that
+ * the host is missing: its ranks have told which of them it is, unless they are all gone. A rank
+ * that has left its own host for another's fault has told whose.
+ */
+std::string
+Network::missing_in_words(const std::vector<int> &ranks)
+{
+	const int own = hosts_.of[rank_];
+	std::vector<std::string> notes(hosts_.ranks.size());
+	std::vector<int> others;
+	std::string list;
+
+	for (int rank : ranks) {
+		const int host = hosts_.of[rank];
+		if (host == own && hosts_.ranks[own].size() > 1)
+			notes[own] = notes_->read_failed({ own }, false)[0];
+		else if (hosts_.ranks[host].size() > 1 &&
+			 std::find(others.begin(), others.end(), host) == others.end())
+			others.push_back(host);
+	}
+	const std::vector<std::string> found = notes_->read_failed(others, true);
+	for (size_t i = 0; i < others.size(); i++)
+		notes[others[i]] = found[i];
+	for (int rank : ranks) {
+		std::string &note = notes[hosts_.of[rank]];
+		if (note.empty())
+			list_add(&list, std::to_string(rank));
+		else if (list.find(note) == std::string::npos)
+			list_add(&list, note);
+	}
+	return list.empty() ? "" : "; missing ranks of the group: " + list;
+}
+
+/* Tells other hosts, which see only that this host fails, which of its ranks are the cause. */
+void
+Network::tell_hosts(const std::vector<int> &missing, int status, const std::string &text)
+{
+	const uint16_t host = hosts_.of[rank_];
+	std::string list;
+
+	if (hosts_.ranks[host].size() == 1)
+		return;
+	for (int rank : missing) {
+		if (hosts_.of[rank] != host)
+			return;
+		list_add(&list, std::to_string(rank));
+	}
+	if (list.empty() && status == FANIN_ERR_REFUSED) {
+		for (int rank : hosts_.ranks[host])
+			list_add(&list, std::to_string(rank));
+		list += " (" + text + ")";
+	}
+	if (!list.empty())
+		notes_->write_failed(host, list);
 }
 
 /* Returns the error of the last failed call, with the ranks that were missing. */
 std::string
 Network::failure(int status)
 {
-	std::vector<uint16_t> hosts(layout_.hosts.size());
-	size_t n = std::min(fanin_ctx_missing_ranks(ctx_, hosts.data(), hosts.size()),
-			    hosts.size());
+	std::vector<uint16_t> found(hosts_.of.size());
+	found.resize(
+		std::min(fanin_ctx_missing_ranks(ctx_, found.data(), found.size()), found.size()));
+	const std::vector<int> missing(found.begin(), found.end());
 	std::string text = fanin_strerror(status);
 	const char *said = comm_ != nullptr ? fanin_comm_error(comm_) : "";
 
@@ -68,27 +133,21 @@ Network::failure(int status)
 		said = fanin_ctx_error(ctx_);
 	if (said[0] != '\0')
 		text += std::string(": ") + said;
-	if (!layout_.is_flat())
-		text += " (ranks of the job are hosts)";
+	/* Nobody can have left what this rank has not joined. */
+	if (comm_ == nullptr)
+		return text;
 	/*
 	 * A rank that leaves sends something else than the others expect, which then need not
 	 * report it as missing.
 	 */
-	std::vector<uint16_t> suspects(hosts.begin(), hosts.begin() + static_cast<ptrdiff_t>(n));
-	for (uint16_t host = 0; n == 0 && host < hosts.size(); host++)
-		suspects.push_back(host);
+	std::vector<int> suspects = missing;
+	for (size_t rank = 0; missing.empty() && rank < hosts_.of.size(); rank++)
+		suspects.push_back(static_cast<int>(rank));
 	const std::string left = left_among(suspects);
 	if (!left.empty())
-		return n == 0 ? text + "; " + left_in_words(left) : left_in_words(left);
-	for (size_t i = 0; i < n; i++) {
-		std::string note;
-		if (layout_.hosts[hosts[i]].size() > 1)
-			note = notes_->read(hosts[i]);
-		if (note.empty())
-			note = layout_.name_of_host(hosts[i]);
-		text += (i == 0 ? "; missing ranks of the group: " : ", ") + note;
-	}
-	return text;
+		return missing.empty() ? text + "; " + left_in_words(left) : left_in_words(left);
+	tell_hosts(missing, status, text);
+	return text + missing_in_words(missing);
 }
 
 std::string
@@ -112,9 +171,10 @@ Network::join(const JoinOptions &options)
 	join.manager = options.manager.empty() ? nullptr : options.manager.c_str();
 	join.interface = options.interface.empty() ? nullptr : options.interface.c_str();
 	join.handler = options.handler.c_str();
-	join.rank = static_cast<uint16_t>(layout_.host());
+	join.rank = static_cast<uint16_t>(rank_);
 	join.fixed_rank = true;
-	join.size = static_cast<uint16_t>(layout_.hosts.size());
+	join.size = static_cast<uint16_t>(hosts_.of.size());
+	join.hosts = hosts_.of.data();
 	join.join_timeout_ms = static_cast<uint32_t>(options.join_timeout.count());
 	/*
 	 * A rank that is gone fails a collective after 5 s; a late one fails it after torch's
@@ -137,7 +197,10 @@ Network::join(const JoinOptions &options)
 	struct fanin_report report = {};
 	report.sz = sizeof(report);
 	fanin_comm_report(comm_, &report);
-	stats_->transport = report.transport;
+	const std::vector<int> &neighbors = hosts_.ranks[hosts_.of[rank_]];
+	stats_->transport = neighbors[0] == rank_
+				    ? report.transport
+				    : "shared memory of rank " + std::to_string(neighbors[0]);
 	stats_->handler = report.handler;
 	stats_->mode_reason = report.mode_reason;
 	stats_->accumulates_f32 = report.accumulates_f32;
@@ -148,16 +211,31 @@ Network::join(const JoinOptions &options)
 void
 Network::begin()
 {
+	std::lock_guard<std::mutex> lock(mutex_);
+
 	thread_ = std::thread([self = shared_from_this()] { self->run(); });
+	thread_id_ = thread_.get_id();
 }
 
-void
+bool
 Network::submit(Task task)
 {
 	std::lock_guard<std::mutex> lock(mutex_);
 
+	if (closing_)
+		return false;
 	queue_.push_back(std::move(task));
+	has_fresh_ = true;
+	wake();
+	return true;
+}
+
+/* Wakes the thread, whatever it waits for. With the mutex. */
+void
+Network::wake()
+{
 	cv_.notify_all();
+	fanin_ctx_interrupt(waiting_);
 }
 
 void
@@ -167,7 +245,7 @@ Network::abort(const std::string &why)
 
 	why_aborted_ = why;
 	aborted_ = true;
-	cv_.notify_all();
+	wake();
 }
 
 void
@@ -189,10 +267,31 @@ patience_left()
 	return leaving.n == 0 ? PATIENCE : std::chrono::seconds(0);
 }
 
+bool
+Network::await_done()
+{
+	std::unique_lock<std::mutex> lock(mutex_);
+
+	if (thread_id_ == std::thread::id() || thread_id_ == std::this_thread::get_id())
+		return false;
+	cv_.wait(lock, [&] { return is_done_; });
+	return true;
+}
+
+void
+Network::let_leave()
+{
+	std::lock_guard<std::mutex> lock(mutex_);
+
+	may_leave_ = true;
+	cv_.notify_all();
+}
+
 void
 Network::close()
 {
 	close_begin();
+	let_leave();
 	if (!thread_.joinable()) {
 		fanin_finalize(ctx_);
 		ctx_ = nullptr;
@@ -202,8 +301,8 @@ Network::close()
 		thread_.detach();
 		return;
 	}
+	await_done();
 	std::unique_lock<std::mutex> lock(mutex_);
-	cv_.wait(lock, [&] { return is_done_; });
 	if (cv_.wait_for(lock, patience_left(), [&] { return has_left_; })) {
 		lock.unlock();
 		thread_.join();
@@ -249,6 +348,7 @@ Network::run()
 
 	for (;;) {
 		std::deque<Task> fresh;
+		bool is_aborted;
 		{
 			std::unique_lock<std::mutex> lock(mutex_);
 			/*
@@ -261,26 +361,48 @@ Network::run()
 			}))
 				fanin_progress(ctx_);
 			fresh.swap(queue_);
-			if (aborted_)
+			has_fresh_ = false;
+			is_aborted = aborted_;
+			if (is_aborted)
 				broken_ = why_aborted_;
 			if (closing_ && fresh.empty() && posted.empty())
 				break;
 		}
 		/* Buffers in flight are in use until the job is left. */
-		if (aborted_)
+		if (is_aborted)
 			leave();
 		for (Task &task : fresh) {
 			post(task);
 			posted.push_back(std::move(task));
 		}
 		/* The oldest one is waited for first: the others are in flight meanwhile. */
-		if (!posted.empty() && finish(posted.front()))
+		if (posted.empty())
+			continue;
+		const auto expires = [&](const Task &task) { return task.until(last_done_); };
+		const auto next = std::min_element(posted.begin(), posted.end(),
+						   [&](const Task &a, const Task &b) {
+							   return expires(a) < expires(b);
+						   });
+		until_ = expires(*next);
+		waits(ctx_);
+		const bool is_done = finish(posted.front());
+		waits(nullptr);
+		if (!is_done && !aborted_ && has_expired())
+			expire(*next);
+		until_ = Clock::time_point::max();
+		if (is_done) {
 			posted.pop_front();
+			last_done_ = Clock::now();
+		}
 	}
 	{
-		std::lock_guard<std::mutex> lock(mutex_);
+		std::unique_lock<std::mutex> lock(mutex_);
 		is_done_ = true;
 		cv_.notify_all();
+		/* The job is looked after meanwhile: another group's calls may take long. */
+		while (!cv_.wait_for(lock, std::chrono::milliseconds(100),
+				     [&] { return may_leave_; }))
+			fanin_progress(ctx_);
 	}
 	leaving_ = true;
 	leave();
@@ -293,6 +415,17 @@ Network::run()
 		leaving.n--;
 		leaving.cv.notify_all();
 	}
+}
+
+/* ctx: the context that the thread waits on now, or NULL. */
+void
+Network::waits(fanin_ctx *ctx)
+{
+	std::lock_guard<std::mutex> lock(mutex_);
+
+	waiting_ = ctx;
+	if (has_fresh_ || aborted_)
+		fanin_ctx_interrupt(ctx);
 }
 
 void
@@ -308,6 +441,26 @@ Network::post(Task &task)
 	}
 }
 
+/* Ends the job because a task has not ended within its own timeout. */
+void
+Network::expire(const Task &task)
+{
+	std::vector<uint16_t> found(hosts_.of.size());
+
+	found.resize(std::min(fanin_comm_missing_ranks(comm_, found.data(), found.size()),
+			      found.size()));
+	const std::vector<int> late(found.begin(), found.end());
+	const std::string text = "no result within the collective's timeout of " +
+				 std::to_string(task.timeout.count()) + " ms";
+	/* The others of this host see only that this rank leaves. */
+	std::string list;
+	for (int rank : late)
+		list_add(&list, std::to_string(rank));
+	if (!late.empty() && hosts_.ranks[hosts_.of[rank_]].size() > 1)
+		notes_->write_failed(hosts_.of[rank_], list);
+	abort(text + missing_in_words(late));
+}
+
 /*
  * Waits for a task's parts. Returns false if it was interrupted, and the task is still in flight.
  */
@@ -320,8 +473,10 @@ Network::finish(Task &task)
 	 */
 	std::string text;
 	for (Part &part : task.parts) {
-		if (part.done)
+		if (part.done) {
+			text = part.status != FANIN_OK ? broken_ : text;
 			continue;
+		}
 		if (part.request == nullptr || ctx_ == nullptr) {
 			text = broken_;
 			continue;
@@ -333,6 +488,7 @@ Network::finish(Task &task)
 			broken_ = failure(status);
 		if (status != FANIN_OK)
 			text = broken_;
+		part.status = status;
 		part.done = true;
 	}
 	refresh_stats();
@@ -352,6 +508,7 @@ Network::refresh_stats()
 	stats_->blocks = report.blocks;
 	stats_->bytes_reduced = report.bytes_reduced;
 	stats_->retransmits = report.retransmits;
+	stats_->shared_bytes = report.local_bytes;
 	stats_->sparse_bytes = report.shard_bytes_sent;
 	stats_->sparse_dense_bytes = report.sparse_dense_bytes;
 	if (!broken_.empty() && !stats_->failed) {

@@ -5,6 +5,8 @@
 
 #include <fanin/fanin.h>
 
+#include <algorithm>
+#include <chrono>
 #include <cstdint>
 #include <functional>
 #include <memory>
@@ -14,6 +16,8 @@
 #include <ATen/ATen.h>
 
 namespace fanin_torch {
+
+using Clock = std::chrono::steady_clock;
 
 enum class Call {
 	ALLREDUCE,
@@ -45,10 +49,21 @@ struct Part {
 
 /*
  * Collectives that belong together. done: called by the thread that has carried them out. error:
- * "", or why they have failed.
+ * "", or why they have failed. timeout: they
+ * fail if no task has been done for that long; 0: the job's.
  */
 struct Task {
 	std::vector<Part> parts;
+	Clock::time_point began = Clock::now();
+	std::chrono::milliseconds timeout{ 0 };
+
+	/* Returns when they fail. last_done: when a task was last done. */
+	Clock::time_point
+	until(Clock::time_point last_done) const
+	{
+		return timeout.count() == 0 ? Clock::time_point::max()
+					    : std::max(began, last_done) + timeout;
+	}
 	std::function<void(const std::string &error)> done;
 };
 

@@ -21,8 +21,9 @@ Group::why_not_sparse(at::ScalarType type) const
 		return gloo_reason_;
 	if (type != at::kFloat && type != at::kDouble)
 		return std::string("sparse sums of ") + c10::toString(type);
-	if (handler_.rfind("sparse", 0) != 0)
-		return "sparse vectors in a job of the handler " + handler_ +
+	const std::string handler = handler_of_job();
+	if (handler.rfind("sparse", 0) != 0)
+		return "sparse vectors in a job of the handler " + handler +
 		       ": Options(handler=\"sparse\") asks for one that has them";
 	return "";
 }
@@ -43,7 +44,7 @@ Group::sparse_by_gloo(GlooTask task, const at::Tensor &dense, const at::Tensor &
 	std::vector<Tensors> outputs(2);
 
 	if (most == 0) { /* Gloo divides by the length of what it gathers. */
-		task.gloo = gloo_->barrier();
+		task.steps = { barrier_of_gloo() };
 		task.finish = [dense] { dense.zero_(); };
 		return follow(std::move(task));
 	}
@@ -54,8 +55,8 @@ Group::sparse_by_gloo(GlooTask task, const at::Tensor &dense, const at::Tensor &
 		outputs[1].push_back(at::empty_like(found[0]));
 	}
 	std::vector<Tensors> to_places = { outputs[0] }, to_values = { outputs[1] };
-	task.before.push_back(gloo_->allgather(to_places, places));
-	task.gloo = gloo_->allgather(to_values, found);
+	task.steps = { [&] { return gloo_->allgather(to_places, places); },
+		       [&] { return gloo_->allgather(to_values, found); } };
 	task.finish = [outputs, dense, n] {
 		dense.zero_();
 		for (size_t i = 0; i < outputs[0].size(); i++) {
@@ -72,8 +73,8 @@ Group::sparse_by_gloo(GlooTask task, const at::Tensor &dense, const at::Tensor &
  * ranks. values and indices must not change until the work is done.
  */
 WorkPtr
-Group::allreduce_sparse(const at::Tensor &dense, const at::Tensor &indices,
-			const at::Tensor &values, int64_t most)
+Group::allreduce_vectors(const at::Tensor &dense, const at::Tensor &indices,
+			 const at::Tensor &values, int64_t most)
 {
 	await_callbacks();
 	const char *name = "allreduce_sparse";
@@ -111,7 +112,7 @@ Group::allreduce_sparse(const at::Tensor &dense, const at::Tensor &indices,
 	parts[0].recv = result;
 	parts[0].most = most;
 	return start(name, c10d::OpType::ALLREDUCE, { places, found }, list_of({ dense }),
-		     std::move(parts), {});
+		     std::move(parts), {}, c10d::kUnsetTimeout);
 }
 
 } // namespace fanin_torch

@@ -18,27 +18,30 @@ struct Count {
 	uint64_t bytes = 0;
 };
 
-/* Counters of one group; they outlive it. */
-struct Stats {
-	std::mutex mutex; /* protects all fields below */
+/* What is known of one group. */
+struct GroupStats {
 	std::string name;
-	int rank;
-	int size;
+	int rank = 0;
+	int size = 0;
 	bool in_network = false;
 	bool failed = false;
 	std::string reason; /* why the group is in the network or not, or why it has failed */
 	std::string job_name, transport, handler;
 	std::string mode_reason;             /* the library's: why a switch or a ring */
 	std::vector<std::vector<int>> hosts; /* ranks of each host; the first one is its leader */
-	uint64_t shared_bytes = 0; /* this rank's data that the leader has got through the host's
-				      shared memory, and results taken from there; at the leader
-				      results only */
+	uint64_t shared_bytes = 0; /* this rank's data that went into the memory that it shares with
+				      its host's other ranks, and results taken from there */
 	uint64_t blocks = 0, bytes_reduced = 0, retransmits = 0;
 	uint64_t sparse_bytes = 0;       /* payload sent in sparse allreduces */
 	uint64_t sparse_dense_bytes = 0; /* payload that dense ones would have sent instead */
 	bool accumulates_f32 = false, authenticated = false;
 	std::map<std::string, Count> network;                     /* by collective */
 	std::map<std::string, std::map<std::string, Count>> gloo; /* by collective and reason */
+};
+
+/* The same, where the group's threads count. It outlives the group. */
+struct Stats : GroupStats {
+	std::mutex mutex; /* protects all other fields */
 };
 
 /*

@@ -54,6 +54,8 @@ op_of(ReduceOp op, at::ScalarType type)
 		return truth ? FANIN_MIN : FANIN_PROD;
 	case ReduceOp::AVG:
 		return truth ? 0 : FANIN_AVG;
+	case ReduceOp::PREMUL_SUM: /* of scaled_of */
+		return FANIN_SUM;
 	case ReduceOp::MIN:
 		return FANIN_MIN;
 	case ReduceOp::MAX:
@@ -67,6 +69,35 @@ op_of(ReduceOp op, at::ScalarType type)
 	default:
 		return 0;
 	}
+}
+
+/* Returns the tensor with the factor, undefined if the factor is a number. */
+static at::Tensor
+tensor_factor_of(const c10d::NCCLPreMulSumSupplement &factor)
+{
+#if TORCH_VERSION_MAJOR >= 2
+	return factor.tensor_factor;
+#else
+	return factor.tensor_factors.empty() ? at::Tensor() : factor.tensor_factors[0];
+#endif
+}
+
+at::Tensor
+scaled_of(const at::Tensor &tensor, const ReduceOp &op)
+{
+	if (!tensor.defined() || static_cast<ReduceOp::RedOpType>(op) != ReduceOp::PREMUL_SUM)
+		return tensor;
+	TORCH_CHECK(tensor.is_floating_point(), "PREMUL_SUM: found a tensor of ",
+		    tensor.scalar_type(), ", expected floating-point numbers");
+	const auto *factor =
+		dynamic_cast<const c10d::NCCLPreMulSumSupplement *>(op.supplement_.get());
+	TORCH_CHECK(factor != nullptr, "PREMUL_SUM: found no factor");
+	const at::Tensor number = tensor_factor_of(*factor);
+	if (!number.defined())
+		return tensor.mul(factor->double_factor);
+	TORCH_CHECK(number.numel() == 1, "PREMUL_SUM: found a factor of ", number.numel(),
+		    " elements, expected one");
+	return tensor.mul(number.to(tensor.device(), tensor.scalar_type()).reshape({}));
 }
 
 c10::IValue
@@ -95,8 +126,9 @@ has_bytes(const at::Tensor &tensor)
 at::Tensor
 bytes_view(const at::Tensor &tensor)
 {
-	return at::from_blob(tensor.data_ptr(), { static_cast<int64_t>(tensor.nbytes()) },
-			     at::TensorOptions(at::kByte));
+	return at::from_blob(
+		tensor.data_ptr(), { static_cast<int64_t>(tensor.nbytes()) }, [tensor](void *) {},
+		at::TensorOptions(at::kByte));
 }
 
 uint64_t
@@ -122,6 +154,14 @@ void
 expect_single(const char *collective, size_t n)
 {
 	TORCH_CHECK(n == 1, collective, ": found ", n, " tensors, expected one");
+}
+
+void
+expect_pairs(const char *collective, const Tensors &outputs, const Tensors &inputs)
+{
+	TORCH_CHECK(!inputs.empty() && outputs.size() == inputs.size(), collective, ": found ",
+		    outputs.size(), " outputs and ", inputs.size(),
+		    " inputs, expected one or more, and as many of both");
 }
 
 void

@@ -11,6 +11,7 @@
 #include <vector>
 
 #include <ATen/ATen.h>
+#include <torch/csrc/api/include/torch/version.h>
 #include <torch/csrc/distributed/c10d/Types.hpp>
 
 namespace fanin_torch {
@@ -22,6 +23,12 @@ using Moves = std::vector<std::function<void()>>;
 int dtype_of(at::ScalarType type);
 int op_of(c10d::ReduceOp op, at::ScalarType type);
 
+/*
+ * Returns the elements multiplied by the operator's factor if it is PREMUL_SUM, else the tensor.
+ * Throws unless such elements are floating-point numbers.
+ */
+at::Tensor scaled_of(const at::Tensor &tensor, const c10d::ReduceOp &op);
+
 /* Make values of torch's futures. */
 c10::IValue list_of(const Tensors &tensors);
 c10::IValue lists_of(const std::vector<Tensors> &lists);
@@ -32,13 +39,15 @@ c10::IValue lists_of(const std::vector<Tensors> &lists);
  * given to Gloo unchanged, which reports what it lacks. The same at all ranks.
  */
 bool has_bytes(const at::Tensor &tensor);
-/* Returns the bytes of a plain tensor, which must live as long as the view. */
+/* Returns the bytes of a plain tensor, which lives as long as the view. */
 at::Tensor bytes_view(const at::Tensor &tensor);
 
 uint64_t bytes_of(const Tensors &tensors);
 bool overlap(const at::Tensor &a, const at::Tensor &b);
 
 void expect_single(const char *collective, size_t n);
+/* Throws unless there is an output for each input. */
+void expect_pairs(const char *collective, const Tensors &outputs, const Tensors &inputs);
 /*
  * Throws unless both tensors have the same type and size, as a rank's data and results must have.
  */

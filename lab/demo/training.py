@@ -33,14 +33,24 @@ def missing_backend():
     return path.read_text().strip() if path.exists() else ""
 
 
-def interpreter():
-    """Returns the python3 that the extension was built for."""
+def _interpreter():
+    """Returns the lines of the file that names the extension's interpreter."""
     path = PACKAGE / "fanin_torch" / "interpreter"
     why = missing_backend()
     if why or not path.exists():
         raise LabError(f"this build has no PyTorch backend: {why or f'{path} does not exist'} "
                        "(packages: packages.txt, [torch])")
-    return path.read_text().strip()
+    return path.read_text().splitlines()
+
+
+def interpreter():
+    """Returns the python3 that the extension was built for."""
+    return _interpreter()[0]
+
+
+def torch_release():
+    """Returns the first two numbers of the version of its torch, such as (1, 13)."""
+    return tuple(int(part) for part in _interpreter()[1].split(".")[:2])
 
 
 class TrainingFabric(Fabric):
@@ -56,6 +66,8 @@ class TrainingFabric(Fabric):
                   "FANIN_INTERFACE": HOST_INTERFACE,
                   "GLOO_SOCKET_IFNAME": MANAGEMENT_INTERFACE, "MASTER_ADDR": self.management_ip(0),
                   "MASTER_PORT": 29500, "OMP_NUM_THREADS": 1,
+                  # Debian 13's torch is built without libuv, by which torch's store is by default.
+                  "USE_LIBUV": 0,
                   "PYTHONDONTWRITEBYTECODE": 1, **more}
         return ["/usr/bin/env"] + [f"{key}={value}" for key, value in values.items()]
 

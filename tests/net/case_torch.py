@@ -7,12 +7,11 @@ import time
 
 from tests.net.support import CaseFailed, case as any_case, expect, expect_equal, run
 from lab.fabric import single
-from lab.namespaces import SOURCE_DIR, module
-from lab.demo.training import TrainingFabric, interpreter, missing_backend
+from lab.namespaces import SOURCE_DIR, module, wait_until
+from lab.demo.training import TrainingFabric, interpreter, missing_backend, torch_release
 
 RANKS = 4
-# Both options default to None with Python 3.11, which breaks torchrun of 1.13: these values name a
-# worker that does not exist. A slot of a sparse job is as large as 65 other slots.
+# A slot of a sparse job is as large as 65 other slots.
 SPARSE_LIMITS = {"limits": {"max_jobs": 5, "slots": 5 * 16 * 65},
                  "memory": {"hugepages": "never", "megabytes": 512}}
 MANY_GROUPS = {"limits": {"max_jobs": 24, "slots": 24 * 16},
@@ -20,6 +19,8 @@ MANY_GROUPS = {"limits": {"max_jobs": 24, "slots": 24 * 16},
 IN_NETWORK = ["_allgather_base", "_reduce_scatter_base", "allgather", "allgather_coalesced",
               "allreduce", "allreduce_coalesced", "broadcast",
               "reduce", "reduce_scatter"]
+# Both options default to None with Python 3.11, which breaks torchrun of 1.13: these values name a
+# worker that does not exist.
 TO_CONSOLE = ("--redirects", "9:1", "--tee", "9:1")
 
 
@@ -28,6 +29,20 @@ def case(*arguments, **options):
     and meson leaves it out only where the installed torch is not one that it is for.
     """
     return any_case(*arguments, **options) if missing_backend() == "" else lambda function: function
+
+
+def case_of_one(*arguments, **options):
+    """Does the same for a case of what torch had until 2.0 only."""
+    if missing_backend() != "" or torch_release() >= (2, 0):
+        return lambda function: function
+    return any_case(*arguments, **options)
+
+
+def case_of_two(*arguments, **options):
+    """Does the same for a case of calls that torch has from 2.0 on."""
+    if missing_backend() != "" or torch_release() < (2, 0):
+        return lambda function: function
+    return any_case(*arguments, **options)
 
 
 class TorchFabric(TrainingFabric):
@@ -258,35 +273,44 @@ def torchs_timeout_ends_the_wait_for_a_late_rank():
                 expect(2.5 < result["seconds"] < 30, f"a timeout of 3 s took {result['seconds']} s")
 
 
+def torchrun(lab, *options):
+    """Returns the command of an agent that starts ranks again, with its environment. Where torch is
+    built without libuv, workers can't share the agents' store, as torchrun has them do by default.
+    """
+    fits = torch_release() < (2, 0)
+    way = ["-m", "torch.distributed.run", *TO_CONSOLE] if fits else \
+        [SOURCE_DIR / "tests" / "net" / "torchrun.py", "--rdzv_backend", "c10d", "--rdzv_endpoint",
+         f"{lab.host_ip(0)}:29400"]
+    return [*lab.environment(TORCH_DISABLE_SHARE_RDZV_TCP_STORE=int(not fits)), interpreter(), *way,
+            "--max_restarts", 2, *options, SOURCE_DIR / "tests" / "net" / "torch_rank.py",
+            "restarted"]
+
+
 @case(120, thorough=True)
 def torchrun_starts_killed_workers_again():
     with TorchFabric() as lab:
-        program = SOURCE_DIR / "tests" / "net" / "torch_rank.py"
-        agents = [lab.spawn(host,
-                            [*lab.environment(), interpreter(), "-m", "torch.distributed.run",
-                             "--nnodes", RANKS, "--node_rank", host,
-                                   "--nproc_per_node", 1, *TO_CONSOLE, "--max_restarts", 2,
-                             "--master_addr", lab.host_ip(0),
-                                   "--master_port", 29400, program, "restarted"], "torchrun")
+        named = ("unshare", "--uts", "sh", "-c", "hostname $0; exec \"$@\"")
+        agents = [lab.spawn(host, [*named, lab.host_ip(host),
+                                   *torchrun(lab, "--nnodes", RANKS, "--node_rank", host,
+                                             "--nproc_per_node", 1, "--master_addr",
+                                             lab.host_ip(0), "--master_port", 29400)], "torchrun")
                   for host in range(RANKS)]
         for result in results_of(agents, 110):
-            expect(result["restarts"] >= 1, f"restarts: {result['restarts']}")
             expect(result["report"][0]["in_network"], f"after the restart: {result['report'][0]}")
+            expect(result["restarts"] >= 1 or torch_release() >= (2, 0),
+                   f"restarts: {result['restarts']}")
 
 
 @case(150, thorough=True)
 def torchrun_finds_itself_by_c10d_with_several_workers_on_a_host():
     """Workers learn the name of the first agent's host, which is its address here."""
     with TorchFabric() as lab:
-        program = SOURCE_DIR / "tests" / "net" / "torch_rank.py"
         named = ("unshare", "--uts", "sh", "-c", "hostname $0; exec \"$@\"")
-        agents = [lab.spawn(host,
-                            [*named, lab.host_ip(host), *lab.environment(), interpreter(), "-m",
-                             "torch.distributed.run", "--nnodes", 2,
-                                   "--nproc_per_node", 2, *TO_CONSOLE, "--max_restarts", 2,
-                             "--rdzv_backend", "c10d", "--rdzv_endpoint",
-                                   f"{lab.host_ip(0)}:29400", "--rdzv_id", "fanin", program,
-                             "restarted"], "torchrun") for host in range(2)]
+        agents = [lab.spawn(host, [*named, lab.host_ip(host),
+                                   *torchrun(lab, "--nnodes", 2, "--nproc_per_node", 2,
+                                             "--rdzv_backend", "c10d", "--rdzv_endpoint",
+                                             f"{lab.host_ip(0)}:29400", "--rdzv_id", "fanin")],
+                            "torchrun") for host in range(2)]
         results = list(results_of(agents, 140))
         # An agent counts no restart if it finds the other agent at a new round before its own
         # workers have failed.
@@ -304,13 +328,11 @@ def torch_jobs_are_as_their_options_say():
         for hosts in (range(RANKS), (0, 0, 1, 1)):
             for result in results_of(lab.ranks("options", hosts=hosts)):
                 world, authenticated, reproducible, both = result["report"]
-                leads = world["transport"] == "udp"
                 for group, has_codes, handler in ((world, False, "single"),
                                                   (authenticated, True, "single"),
                                                   (reproducible, False, "tree")):
                     expect_equal((group["in_network"], group["handler"], group["authenticated"]),
-                                 (True, handler, has_codes and leads),
-                                 f"the job: {group}")
+                                 (True, handler, has_codes), f"the job: {group}")
                 expect_equal((both["in_network"], "sparse" in both["reason"]), (False, True),
                              f"a reproducible job of sparse vectors: {both}")
 
@@ -367,8 +389,7 @@ def expect_hosts(results, hosts):
                      (True, False, ranks_of, []),
                      f"the group of all ranks, as rank {rank} reports it: {world}")
         expect_equal((world["transport"], world["blocks"] > 0),
-                     ("udp", True) if rank == leader else (f"shared memory of rank {leader}",
-                                                           False),
+                     ("udp" if rank == leader else f"shared memory of rank {leader}", True),
                      f"where rank {rank} sends: {world}")
         expect(world["shared_bytes"] > 0 or hosts.count(hosts[rank]) == 1,
                f"shared memory of rank {rank}: {world}")
@@ -435,10 +456,115 @@ def late_and_disagreeing_ranks_of_a_host_are_named():
                        f"the exception of rank {rank}: {result['error']}")
                 expect(2.5 < result["seconds"] < 30, f"a timeout of 3 s took {result['seconds']} s")
         for rank, result in enumerate(results_of(lab.ranks("disagreeing", hosts=(0, 0, 1, 1)))):
-            words = "collective number 1 is allreduce of 40 bytes, sum of f32 at rank 2, but allreduce of 44 bytes, sum of f32 at rank 3"
-            expect((words if rank in (2,
-                                      3) else "3 (another collective than rank 2)") in result[
-                                          "error"], f"rank {rank}: {result['error']}")
+            words = "ranks of one host make different calls: rank "
+            expect(words in result["error"] and ("allreduce of 44 bytes of f32, sum" in result["error"]),
+                   f"rank {rank}: {result['error']}")
+
+
+@case_of_two(120)
+def calls_of_sharded_models_run_in_the_network():
+    with TorchFabric() as lab:
+        for hosts in (range(RANKS), (0, 1, 0, 1)):
+            for result in results_of(lab.ranks("coalesced", hosts=hosts)):
+                world = result["report"][0]
+                expect_equal((world["in_network"], world["gloo"]), (True, {}),
+                             f"what ran on Gloo: {world}")
+                expect(world["network"]["allgather_into_tensor_coalesced"]["calls"] >= 3
+                       and world["network"]["reduce_scatter_tensor_coalesced"]["calls"] >= 2,
+                       f"coalesced calls: {world['network']}")
+            for result in results_of(lab.ranks("premultiplied", hosts=hosts)):
+                expect_equal(result["report"][0]["gloo"], {}, "what ran on Gloo")
+            for result in results_of(lab.ranks("sharded", hosts=hosts)):
+                expect(all(value < 1e-5 for value in result["difference"].values()),
+                       f"parameters beside Gloo's: {result['difference']}")
+                expect_equal(result["report"][0]["gloo"], {}, "what ran on Gloo")
+
+
+@case_of_one(60)
+def factors_of_sums_are_single_numbers():
+    with TorchFabric() as lab:
+        results_of(lab.ranks("premultiplied"))
+        results_of(lab.ranks("factors"))
+
+
+@case_of_two(120, thorough=True)
+def the_calls_of_sharded_models_fall_back_to_gloo():
+    with TorchFabric(manager=False) as lab:
+        for scenario in ("coalesced", "premultiplied", "sharded"):
+            for result in results_of(lab.ranks(scenario, FANIN_TORCH_JOIN_TIMEOUT=5)):
+                expect_equal((result["report"][0]["in_network"], result["report"][0]["network"]),
+                             (False, {}), "what ran in the network")
+
+
+@case_of_two(60)
+def torch_has_this_backend_for_the_cpu_and_another_for_other_devices():
+    with TorchFabric() as lab:
+        for debug in ("OFF", "DETAIL"):
+            for result in results_of(lab.ranks("devices", TEST_BACKEND="cpu:fanin,cuda:gloo",
+                                               TORCH_DISTRIBUTED_DEBUG=debug)):
+                for group in result["report"]:
+                    expect(group["in_network"] and group["network"]["allreduce"]["calls"] == 1,
+                           f"a group of two backends: {group}")
+
+
+@case_of_two(60)
+def a_checkpoint_of_torch_is_saved_and_loaded():
+    with TorchFabric() as lab:
+        directory = lab.directory / "checkpoint"
+        for result in results_of(lab.ranks("checkpoint", TEST_DIRECTORY=directory)):
+            expect(result["report"][1]["in_network"], f"the group: {result['report'][1]}")
+
+
+@case(90, long=True)
+def a_calls_own_timeout_and_an_abort_end_its_group():
+    with TorchFabric() as lab:
+        for hosts in (range(RANKS), (0, 0, 1, 1)):
+            for rank, result in enumerate(results_of(lab.ranks("timeouts", hosts=hosts))):
+                if rank == 1:
+                    continue
+                expect(1.9 < result["seconds"] < 7, f"2 s took {result['seconds']} s")
+                expect(result["error"].endswith("missing ranks of the group: 1"),
+                       f"rank {rank}: {result['error']}")
+            for rank, result in enumerate(results_of(lab.ranks("aborted", hosts=hosts))):
+                expect(rank != 0 or (result["seconds"] < 3 and "the process group was aborted" in
+                                     result["error"]), f"after an abort: {result}")
+
+
+@case(120, long=True)
+def groups_of_torch_leave_nothing_and_end_with_calls_in_flight():
+    with TorchFabric(config=MANY_GROUPS) as lab:
+        for hosts in (range(RANKS), (0, 0, 1, 1)):
+            for result in results_of(lab.ranks("many", hosts=hosts)):
+                expect(result["descriptors"] < 60 and result["threads"] < 40,
+                       f"after 50 groups: {result['descriptors']} descriptors, "
+                       f"{result['threads']} threads")
+                expect(all(group["in_network"] for group in result["report"]), "a group on Gloo")
+            ranks = lab.ranks("pending", hosts=hosts)
+            for result in results_of([ranks[rank] for rank in (0, 1, 3)]):
+                expect(result["seconds"] < 15, f"destroying took {result['seconds']} s")
+                expect(len(result["errors"]) == 3 and all("missing ranks of the group: 2" in error
+                                                          for error in result["errors"]),
+                       f"errors: {result['errors']}")
+            ranks[2].wait(10)
+
+
+@case(60, long=True)
+def a_program_that_ends_after_a_forward_step_ends_at_once():
+    with TorchFabric() as lab:
+        ranks = lab.ranks("ends")
+        ended = max(result["ended"] for result in results_of(ranks))
+        expect(time.monotonic() - ended < 5, f"the end took {time.monotonic() - ended} s")
+        wait_until(lambda: lab.ask_manager("jobs")["jobs"] == [], 5, "jobs are left")
+
+
+@case(60, long=True)
+def tensors_of_every_kind_are_summed_or_refused_at_all_ranks():
+    with TorchFabric() as lab:
+        for hosts in (range(RANKS), (0, 0, 1, 1)):
+            found = [result["found"] for result in results_of(lab.ranks("tensors", hosts=hosts))]
+            expect(all(one == found[0] for one in found), f"what ranks found: {found}")
+            expect_equal([found[0][name] for name in ("bool", "half", "empty", "strided")],
+                         [[True] * 3] * 4, "calls")
 
 
 @case(120, thorough=True)

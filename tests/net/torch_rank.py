@@ -5,7 +5,6 @@ environment. Prints a JSON object.
 """
 
 import atexit
-import contextlib
 import ctypes
 import io
 import json
@@ -38,6 +37,9 @@ atexit.register(_tell_exit)
 
 import fanin_torch
 import fanin_torch.hooks
+import torch_calls
+from fanin_torch.groups import core_of
+from torch_model import Net, equal_everywhere, same, train
 
 DTYPES = (torch.bool, torch.uint8, torch.int8, torch.int16, torch.int32, torch.int64, torch.half,
           torch.bfloat16, torch.float, torch.double)
@@ -90,12 +92,6 @@ def has(dtype, op):
     if name.startswith("B"):
         return not dtype.is_floating_point
     return name != "AVG" or dtype != torch.bool
-
-
-def same(found, expected, what):
-    if not torch.equal(found, expected):
-        raise AssertionError(f"{what}: found {found.flatten()[:8]}, expected "
-                             f"{expected.flatten()[:8]}")
 
 
 def strided(tensor):
@@ -400,60 +396,6 @@ def wrong(rank, size):
         raise AssertionError("what is not valid did not raise")
 
 
-class Net(torch.nn.Module):
-    def __init__(self, unused=False):
-        super().__init__()
-        self.first = torch.nn.Linear(20, 300)
-        self.second = torch.nn.Linear(300, 10)
-        self.other = torch.nn.Linear(300, 10) if unused else None
-
-    def forward(self, x, use_other=False):
-        hidden = torch.relu(self.first(x))
-        return self.other(hidden) if use_other else self.second(hidden)
-
-
-def train(rank, size, group, unused=False, bucket=25, hook=None, accumulate=1, steps=20,
-          losses=None, make_hook=None, dtype=torch.float):
-    """Some steps from fixed seeds. Returns the parameters in one tensor. make_hook: of the model,
-    returns state and hook.
-    """
-    torch.manual_seed(7)
-    # The first bucket has a size of its own.
-    dist._DEFAULT_FIRST_BUCKET_BYTES = min(2 ** 20, int(bucket * 2 ** 20))
-    model = DistributedDataParallel(Net(unused).to(dtype), process_group=group,
-                                    bucket_cap_mb=bucket, find_unused_parameters=unused)
-    if hook is not None:
-        model.register_comm_hook(group, hook)
-    if make_hook is not None:
-        model.register_comm_hook(*make_hook(model))
-    optimizer = torch.optim.SGD(model.parameters(), lr=0.05, momentum=0.9)
-    data = torch.Generator().manual_seed(100 + rank)
-    # What there is to learn: whose largest of ten elements it is.
-    for step in range(steps):
-        optimizer.zero_grad()
-        for part in range(accumulate):
-            x = torch.randn(16, 20, generator=data)
-            y = x[:, :10].argmax(1)
-            use_other = unused and step % 2 == 1
-            with model.no_sync() if part + 1 < accumulate else contextlib.nullcontext():
-                loss = torch.nn.functional.cross_entropy(model(x.to(dtype), use_other)
-                                                         if unused else model(x.to(dtype)), y)
-                loss.backward()
-        optimizer.step()
-        if losses is not None:
-            mean = loss.detach().float()
-            dist.all_reduce(mean, dist.ReduceOp.AVG)
-            losses.append(mean.item())
-    return torch.cat([value.detach().flatten() for value in model.parameters()])
-
-
-def equal_everywhere(rank, size, mine, what):
-    all_ranks = [torch.zeros_like(mine) for _ in range(size)]
-    dist.all_gather(all_ranks, mine)
-    for peer, theirs in enumerate(all_ranks):
-        same(theirs, mine, f"{what}: parameters of rank {peer} beside those of rank {rank}")
-
-
 def training(rank, size):
     gloo = dist.new_group(backend="gloo")
     found = {}
@@ -481,12 +423,13 @@ def sparse_sums(rank, size, group):
             mine = torch.zeros(n, dtype=dtype)
             mine[indices] = values
             dense = torch.full((n,), -1, dtype=dtype)
-            group.allreduce_sparse(dense, indices, values, most).wait()
+            core_of(group).allreduce_vectors(dense, indices, values, most).wait()
             dist.all_reduce(mine)
             same(dense, mine, f"a sparse sum of {count} values, {n} at most {most}, {dtype}")
     for indices in ([3, 2], [2, 2], [-1, 2], [2, 100]):
         try:
-            group.allreduce_sparse(torch.zeros(100), torch.tensor(indices), torch.ones(2), 2)
+            core_of(group).allreduce_vectors(torch.zeros(100), torch.tensor(indices),
+                                             torch.ones(2), 2)
         except RuntimeError as error:
             if "expected ascending ones below 100" in str(error):
                 continue
@@ -1145,15 +1088,17 @@ def main():
     torch.set_num_threads(1)
     with warnings.catch_warnings(record=True) as caught:
         warnings.simplefilter("always")
-        dist.init_process_group("fanin", timeout=timedelta(seconds=60))
+        dist.init_process_group(os.environ.get("TEST_BACKEND", "fanin"),
+                                timeout=timedelta(seconds=60))
     rank, size = dist.get_rank(), dist.get_world_size()
-    result = globals()[sys.argv[1]](rank, size) or {}
+    result = {**vars(torch_calls), **globals()}[sys.argv[1]](rank, size) or {}
     result.update(report=fanin_torch.report(),
                   warnings=[str(warning.message) for warning in caught])
-    print(json.dumps(result), flush=True)
+    # In one piece: ranks of a host may share their output.
+    os.write(1, (json.dumps(result) + "\n").encode())
     if sys.argv[1] == "callbacks":
         ENDS.append(time.monotonic())
-    elif sys.argv[1] not in ("killed", "late"):
+    elif sys.argv[1] not in ("killed", "late", "ends"):
         dist.destroy_process_group()
 
 

@@ -21,8 +21,9 @@ import torch.distributed as dist
 
 from fanin_torch import _core
 from fanin_torch.agree import Agreement, choose
+from fanin_torch.groups import HAS_BACKENDS, core_of
 
-__all__ = ["Options", "monitored_barrier", "report"]
+__all__ = ["Options", "core_of", "monitored_barrier", "report"]
 
 
 def _text(name):
@@ -99,9 +100,14 @@ class Options:
         return done
 
 
+def _are_of_another(options):
+    """Whether options are those of another backend, which is for the group's other devices."""
+    return HAS_BACKENDS and isinstance(options, _core.Group.__base__.Options)
+
+
 def _create(backend_options, pg_options):
     """Makes a group. Torch calls it at all ranks of the group."""
-    options = Options() if pg_options is None else pg_options
+    options = Options() if pg_options is None or _are_of_another(pg_options) else pg_options
     if not isinstance(options, Options):
         raise TypeError(f"pg_options: found {type(options).__name__}, expected fanin_torch.Options")
     options = options.resolved()
@@ -138,9 +144,8 @@ def monitored_barrier(group=None, timeout=None, wait_all_ranks=False):
     accepts only Gloo's groups.
     """
     group = dist.distributed_c10d._get_default_group() if group is None else group
-    if not isinstance(group, _core.Group):
-        raise TypeError(f"group: found {type(group).__name__}, expected one of the backend fanin")
-    group.monitored_barrier(dist.default_pg_timeout if timeout is None else timeout, wait_all_ranks)
+    core_of(group).monitored_barrier(dist.default_pg_timeout if timeout is None else timeout,
+                                     wait_all_ranks)
 
 
 def _at_exit():
@@ -153,4 +158,5 @@ def _at_exit():
 
 _setting("FANIN_TORCH_REPORT", ("0", "1", "all"), "0")
 atexit.register(_at_exit)
-dist.Backend.register_backend("fanin", _create, extended_api=True)
+dist.Backend.register_backend("fanin", _create, extended_api=True,
+                              **({"devices": ["cpu"]} if HAS_BACKENDS else {}))

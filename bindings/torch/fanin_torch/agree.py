@@ -4,20 +4,16 @@ network: either all ranks use it or none does.
 """
 
 import json
-import os
 import secrets
+import time
 from datetime import timedelta
-from pathlib import Path
 
 from fanin_torch import _core
 
 # Time for a rank's message to arrive after the others' joins have ended.
 SLACK = timedelta(seconds=30)
-
-
-def host_id():
-    """Returns the same for processes that share a network stack: in a job they are one host."""
-    return f"{Path('/proc/sys/kernel/random/boot_id').read_text().strip()} {os.readlink('/proc/self/ns/net')}"
+# Time to fetch a message that is there.
+LEAST = timedelta(milliseconds=500)
 
 
 class Agreement:
@@ -25,15 +21,18 @@ class Agreement:
 
     def __init__(self, store, rank, size, patience):
         self.store, self.rank, self.size = store, rank, size
-        # Twice: the ranks of a host meet first, and then their leader joins.
-        self.patience = 2 * patience + SLACK
+        self.patience = patience + SLACK
 
     def tell(self, key, value):
         self.store.set(key, json.dumps(value))
 
-    def hear(self, key):
-        self.store.wait([key], self.patience)
+    def hear(self, key, patience):
+        self.store.wait([key], patience)
         return json.loads(self.store.get(key))
+
+    def hear_of_rank_0(self, key):
+        """Returns what rank 0 tells once it has gathered what the others tell."""
+        return self.hear(key, 2 * self.patience)
 
     def gather(self, key, value):
         """Returns all ranks' values at rank 0, with None for a rank without one; else None."""
@@ -41,9 +40,11 @@ class Agreement:
         if self.rank != 0:
             return None
         values = []
+        until = time.monotonic() + self.patience.total_seconds()
         for rank in range(self.size):
+            left = max(LEAST, timedelta(seconds=until - time.monotonic()))
             try:
-                values.append(self.hear(f"{key}/{rank}"))
+                values.append(self.hear(f"{key}/{rank}", left))
             except RuntimeError:
                 values.append(None)
         return values
@@ -51,35 +52,42 @@ class Agreement:
 
 def plan(agreement, options):
     """
-    Makes the plan at rank 0: {"job": a name that no other group has, "hosts": the ranks of each
-    host, in the order of their first ranks, which lead the others, "reason": "" or why no rank
-    needs to join, "fallback": ...}.
+    Makes the plan at rank 0: {"job": a name that no other group has, "hosts": the host of each
+    rank, numbered in the order of their first ranks, "reason": "" or why no rank needs to join,
+    "fallback": ..., "silent": ranks that have said nothing}.
     """
-    hosts = {}
-    for rank, host in enumerate(agreement.gather("host", host_id())):
-        hosts.setdefault(host, []).append(rank)
+    said = agreement.gather("host", _core.host_id())
+    numbers = {host: number for number, host in enumerate(dict.fromkeys(said))}
     reason = ""
     if agreement.size == 1:
         reason = "the group has one rank"
-    elif len(hosts) == 1:
+    elif len(numbers) == 1:
         reason = "all ranks are on one host"
-    if None in hosts:
-        reason = f"rank {hosts[None][0]} has not said on which host it is"
-    return {"job": f"torch-{secrets.token_hex(12)}", "hosts": list(hosts.values()),
-            "reason": reason,
-            "fallback": options.fallback}
+    return {"job": f"torch-{secrets.token_hex(12)}", "hosts": [numbers[host] for host in said],
+            "reason": reason, "fallback": options.fallback, "silent": silent_among(said)}
 
 
-def verdict(group, agreement, status):
-    """Makes the verdict at rank 0: {"reason": "" if all have joined, else why not, "handler",
-    "accumulates_f32": of the job}.
+def silent_among(said):
+    """Returns the ranks that have said nothing."""
+    return [rank for rank, text in enumerate(said) if text is None]
+
+
+def refuse_silent(silent):
+    """Raises RuntimeError if there are such ranks: Gloo would wait for them, too."""
+    if silent:
+        raise RuntimeError("fanin: these ranks have not come to make the group: "
+                           + ", ".join(map(str, silent)))
+
+
+def verdict(agreement, status):
+    """Makes the verdict at rank 0: {"reason": "" if all have joined, else why not, "silent": ranks
+    that have said nothing}.
     """
-    texts = ["it has not said whether it has joined" if text is None else text
-             for text in agreement.gather("joined", status)]
-    failed = [f"rank {rank}: {text}" for rank, text in enumerate(texts) if text]
+    said = agreement.gather("joined", status)
+    failed = [f"rank {rank}: {text}" for rank, text in enumerate(said) if text]
     return {"reason": "; ".join(failed[:3])
             + (f"; and {len(failed) - 3} more" if len(failed) > 3 else ""),
-            "handler": group.handler(), "accumulates_f32": group.accumulates_f32()}
+            "silent": silent_among(said)}
 
 
 def choose(group, agreement, options, timeout):
@@ -89,8 +97,9 @@ def choose(group, agreement, options, timeout):
     if agreement.rank == 0:
         agreement.tell("plan", plan(agreement, options))
     else:
-        agreement.gather("host", host_id())
-    agreed = agreement.hear("plan")
+        agreement.gather("host", _core.host_id())
+    agreed = agreement.hear_of_rank_0("plan")
+    refuse_silent(agreed["silent"])
     if agreed["reason"]:
         group.use_gloo(agreed["reason"])
         return agreed["reason"], agreed["fallback"]
@@ -102,12 +111,14 @@ def choose(group, agreement, options, timeout):
     join.reproducible = options.reproducible
     status = group.join(join, agreed["hosts"])
     if agreement.rank == 0:
-        agreement.tell("verdict", verdict(group, agreement, status))
+        agreement.tell("verdict", verdict(agreement, status))
     else:
         agreement.gather("joined", status)
-    done = agreement.hear("verdict")
-    if done["reason"]:
-        group.use_gloo(done["reason"])
+    decided = agreement.hear_of_rank_0("verdict")
+    refuse_silent(decided["silent"])
+    reason = decided["reason"]
+    if reason:
+        group.use_gloo(reason)
     else:
-        group.use_network(done["handler"], done["accumulates_f32"], agreed["fallback"] == "raise")
-    return done["reason"], agreed["fallback"]
+        group.use_network(agreed["fallback"] == "raise")
+    return reason, agreed["fallback"]

@@ -11,7 +11,7 @@ import warnings
 import torch
 import torch.distributed as dist
 
-from fanin_torch import _core
+from fanin_torch.groups import core_of, find_core_of
 
 # A callback that makes no collectives need not come before the next bucket's.
 _then = torch._C.Future.then
@@ -24,7 +24,8 @@ def bf16(group, bucket):
     Options(accumulate_f32=True).
     """
     group = dist.group.WORLD if group is None else group
-    if isinstance(group, _core.Group) and not group.accumulates_f32():
+    core = find_core_of(group)
+    if core is not None and not core.accumulates_f32():
         raise ValueError("the group accumulates bfloat16 in bfloat16: make it with "
                          "fanin_torch.Options(accumulate_f32=True)")
     gradients = bucket.buffer()
@@ -54,9 +55,7 @@ class TopK:
             raise ValueError(f"fraction: found {fraction!r}, expected more than 0, 1 at most")
         self.fraction = fraction
         self.group = model.process_group if group is None else group
-        if not isinstance(self.group, _core.Group):
-            raise TypeError(f"group: found {type(self.group).__name__}, expected one of the "
-                            "backend fanin")
+        self.core = core_of(self.group)
         self._parameters = dict(model.module.named_parameters())
         self._name_of = {id(parameter): name for name, parameter in self._parameters.items()}
         self._residuals = {}  # of each parameter, by name: a view of its bucket's
@@ -150,10 +149,10 @@ def top_k(state, bucket):
     """
     gradients = bucket.buffer()
     residual = state.residual_of(bucket)
-    state.tell(state.group.why_not_sparse(residual))
+    state.tell(state.core.why_not_sparse(residual))
     indices, values, most = compress(residual.add_(gradients), state.fraction)
     total = gradients if gradients.dtype == residual.dtype else torch.empty_like(residual)
-    future = state.group.allreduce_sparse(total, indices, values, most).get_future()
+    future = state.core.allreduce_vectors(total, indices, values, most).get_future()
     size = state.group.size()
 
     def back(done):

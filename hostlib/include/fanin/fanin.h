@@ -70,7 +70,7 @@ enum fanin_status {
 	 */
 	FANIN_ERR_UNSUPPORTED = -7,
 	FANIN_ERR_TIMEOUT = -8, /* ranks are gone, or the switch is silent: see fanin_comm_error */
-	FANIN_ERR_REFUSED = -9, /* the switch refused a packet: see fanin_comm_error */
+	FANIN_ERR_REFUSED = -9, /* ranks disagree, or the switch refused: see fanin_comm_error */
 	FANIN_ERR_SYSTEM = -10, /* a system call failed: see fanin_ctx_error */
 	FANIN_ERR_PERMISSION = -11,  /* the transport needs rights: af_packet CAP_NET_RAW, af_xdp
 					also CAP_NET_ADMIN and CAP_BPF */
@@ -149,8 +149,9 @@ typedef struct fanin_region fanin_region;
 typedef void (*fanin_print_fn)(int level, const char *line, void *arg);
 
 /*
- * Called about ten times a second, and after signals, while fanin_join or fanin_wait waits. arg:
- * interrupt_arg of the context. The callback may call fanin_request_progress, but no other function
+ * Called about ten times a second, after signals, and if fanin_ctx_interrupt asks for it, while a
+ * call waits: fanin_join, fanin_wait, a blocking collective or fanin_leave. arg: interrupt_arg of
+ * the context. The callback may call fanin_request_progress, but no other function
  * on the context. Returning true ends the call with FANIN_ERR_INTERRUPTED.
  */
 typedef bool (*fanin_interrupt_fn)(void *arg);
@@ -789,6 +790,15 @@ FANIN_API int fanin_test(fanin_request *req);
  * and *req is unchanged.
  */
 FANIN_API int fanin_wait(fanin_request **req);
+
+/*
+ * Makes the call on this context that waits for a collective, or else the next one that will, call
+ * the interrupt callback at once, which need not end the wait. With it another thread ends a wait,
+ * so that the waiting thread posts what it has been given meanwhile. Without a callback nothing
+ * happens. From fanin_init until fanin_finalize. Thread-safe, also while another thread is in a
+ * call on the context, and may be called by signal handlers.
+ */
+FANIN_API void fanin_ctx_interrupt(fanin_ctx *ctx);
 
 /*
  * Returns the number of bytes of a request that are done, for progress bars. total_bytes: receives

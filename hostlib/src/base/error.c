@@ -191,7 +191,7 @@ fanin_strerror(int status)
 	case FANIN_ERR_TIMEOUT:
 		return "timeout";
 	case FANIN_ERR_REFUSED:
-		return "the switch refused a packet";
+		return "the collective was refused";
 	case FANIN_ERR_SYSTEM:
 		return "a system call failed";
 	case FANIN_ERR_PERMISSION:

@@ -11,8 +11,10 @@
 #include <stddef.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/eventfd.h>
 #include <sys/socket.h>
 #include <time.h>
+#include <unistd.h>
 
 #include "hostlib/src/base/caller.h"
 
@@ -135,6 +137,9 @@ fanin_init_from(unsigned int header, const struct fanin_init_opts *opts, fanin_c
 	created->receive_buffer = receive_buffer;
 	created->interrupt = options.interrupt;
 	created->interrupt_arg = options.interrupt_arg;
+	/* Without a descriptor the callback is called in time, but not at once. */
+	created->interrupt_fd = options.interrupt != NULL ? eventfd(0, EFD_CLOEXEC | EFD_NONBLOCK)
+							  : -1;
 	strncpy(created->transport, options.transport, sizeof(created->transport) - 1);
 	*ctx = created;
 	return FANIN_OK;
@@ -152,6 +157,8 @@ fanin_finalize(fanin_ctx *ctx)
 	while (ctx->comms != NULL)
 		fanin_leave(ctx->comms->owner != NULL ? ctx->comms->owner : ctx->comms);
 	pthread_mutex_destroy(&ctx->print_lock);
+	if (ctx->interrupt_fd >= 0)
+		close(ctx->interrupt_fd);
 	free(ctx);
 }
 
@@ -270,15 +277,43 @@ fanin_ctx_poll_fds(struct fanin_ctx *ctx, struct pollfd *fds, uint64_t *sleep_ns
 static void
 ctx_sleep(struct fanin_ctx *ctx)
 {
-	struct pollfd fds[FANIN_CTX_MAX_FDS];
+	struct pollfd fds[FANIN_CTX_MAX_FDS + 1];
 	struct timespec timeout = { 0 };
 	uint64_t sleep_ns;
-	unsigned int n = fanin_ctx_poll_fds(ctx, fds, &sleep_ns);
+	const unsigned int n = fanin_ctx_poll_fds(ctx, fds, &sleep_ns);
 
+	/* poll() ignores a descriptor of -1. */
+	fds[n] = (struct pollfd){ .fd = ctx->interrupt_fd, .events = POLLIN };
 	timeout.tv_nsec = (long)sleep_ns;
 	ctx->sleeps++;
-	if (ppoll(fds, n, &timeout, NULL) > 0)
+	if (ppoll(fds, n + 1, &timeout, NULL) > 0)
 		fanin_ctx_clear_errors(fds, n);
+}
+
+void
+fanin_ctx_interrupt(fanin_ctx *ctx)
+{
+	const uint64_t one = 1;
+
+	if (ctx == NULL)
+		return;
+	/* In this order: whoever sees that it was asked empties the descriptor. */
+	if (ctx->interrupt_fd >= 0)
+		(void)!write(ctx->interrupt_fd, &one, sizeof(one));
+	__atomic_store_n(&ctx->interrupt_asked, 1, __ATOMIC_RELEASE);
+}
+
+/* Returns true once if fanin_ctx_interrupt was called. */
+static bool
+ctx_is_asked(struct fanin_ctx *ctx)
+{
+	uint64_t count;
+
+	if (__atomic_load_n(&ctx->interrupt_asked, __ATOMIC_RELAXED) == 0)
+		return false;
+	if (ctx->interrupt_fd >= 0)
+		(void)!read(ctx->interrupt_fd, &count, sizeof(count));
+	return __atomic_exchange_n(&ctx->interrupt_asked, 0, __ATOMIC_ACQUIRE) != 0;
 }
 
 static bool
@@ -291,7 +326,7 @@ ctx_interrupted(struct fanin_ctx *ctx)
 		return false;
 	clock_gettime(CLOCK_MONOTONIC_COARSE, &now);
 	now_ns = (uint64_t)now.tv_sec * 1000000000 + (uint64_t)now.tv_nsec;
-	if (now_ns < ctx->interrupt_next_ns)
+	if (!ctx_is_asked(ctx) && now_ns < ctx->interrupt_next_ns)
 		return false;
 	ctx->interrupt_next_ns = now_ns + INTERRUPT_NS;
 	return ctx->interrupt(ctx->interrupt_arg);

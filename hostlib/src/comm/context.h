@@ -29,6 +29,8 @@ struct fanin_ctx {
 	fanin_interrupt_fn interrupt;
 	void *interrupt_arg;
 	uint64_t interrupt_next_ns;
+	uint32_t interrupt_asked; /* fanin_ctx_interrupt was called. Atomic */
+	int interrupt_fd;         /* readable then; -1: there is none */
 	uint64_t sleeps;          /* waits in the kernel, for a frame or a timer */
 	uint64_t yields;          /* yields of the core before them */
 	struct fanin_error error; /* of public calls; the thread does not touch it */
