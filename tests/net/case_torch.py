@@ -515,7 +515,7 @@ def a_checkpoint_of_torch_is_saved_and_loaded():
             expect(result["report"][1]["in_network"], f"the group: {result['report'][1]}")
 
 
-@case(90, long=True)
+@case(150, thorough=True)
 def a_calls_own_timeout_and_an_abort_end_its_group():
     with TorchFabric() as lab:
         for hosts in (range(RANKS), (0, 0, 1, 1)):
@@ -530,7 +530,7 @@ def a_calls_own_timeout_and_an_abort_end_its_group():
                                      result["error"]), f"after an abort: {result}")
 
 
-@case(120, long=True)
+@case(150, thorough=True)
 def groups_of_torch_leave_nothing_and_end_with_calls_in_flight():
     with TorchFabric(config=MANY_GROUPS) as lab:
         for hosts in (range(RANKS), (0, 0, 1, 1)):
