@@ -202,10 +202,7 @@ Group::close_done()
 	close_begin();
 	if (network_ == nullptr || !network_->await_done())
 		return;
-	/*
-	 * This thread writes the note: the network's must not wait for the store, in which the
-	 * program may wait for other ranks.
-	 */
+	/* This thread writes the note: the network's looks after the job meanwhile. */
 	if (!has_failed())
 		notes_->write_left(getRank());
 	network_->let_leave();
@@ -235,11 +232,12 @@ Group::close()
 	if (network_ != nullptr)
 		network_->close();
 	std::unique_lock<std::mutex> lock(pending_->mutex);
-	if (!is_aborted())
+	if (!is_aborted()) {
 		pending_->cv.wait(lock, [&] { return pending_->n == 0; });
-	else if (pending_->n != 0)
-		/* Gloo would be waited for when it is destroyed. */
+	} else if (pending_->n != 0) {
+		/* Never destroyed: that would wait for what runs. */
 		new c10::intrusive_ptr<Base>(gloo_);
+	}
 }
 
 void
@@ -357,8 +355,8 @@ Group::start(const char *collective, c10d::OpType type, const Tensors &inputs, c
 	};
 	if (timeout.count() > 0 && timeout < timeout_)
 		task.timeout = timeout;
-	count_network(collective, bytes_of(inputs));
 	TORCH_CHECK(network_->submit(std::move(task)), is_closed);
+	count_network(collective, bytes_of(inputs));
 	return work;
 }
 

@@ -24,7 +24,6 @@ sparse_post(Part *part, fanin_comm *comm)
 	opts.sz = sizeof(opts);
 	opts.density = n == 0 ? 0 : static_cast<double>(part->most) / static_cast<double>(n);
 	opts.index_bytes = sizeof(int64_t);
-	opts.coalesce = part->coalesce;
 	part->result = std::make_unique<fanin_sparse_result>();
 	part->result->sz = sizeof(*part->result);
 	part->result->dense = data_of(part->recv);

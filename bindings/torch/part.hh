@@ -37,23 +37,23 @@ struct Part {
 	enum fanin_dtype dtype = FANIN_U8; /* of bytes, if nothing is reduced */
 	enum fanin_op op = FANIN_SUM;
 	int root = 0;
-	at::Tensor indices;    /* SPARSE: ascending int64, of the values in send; recv is dense */
-	int64_t most = 0;      /* SPARSE: most values of any rank, the same number at all ranks */
-	bool coalesce = false; /* SPARSE: an index may come several times in a row */
+	at::Tensor indices; /* SPARSE: ascending int64, of the values in send; recv is dense */
+	int64_t most = 0;   /* SPARSE: most values of any rank, the same number at all ranks */
 
 	fanin_request *request = nullptr;
-	int status = FANIN_OK; /* the result of posting it */
+	int status = FANIN_OK; /* the result of posting it, then of waiting for it */
 	bool done = false;     /* its request has been waited for */
 	std::unique_ptr<fanin_sparse_result> result;
 };
 
 /*
  * Collectives that belong together. done: called by the thread that has carried them out. error:
- * "", or why they have failed. timeout: they
- * fail if no task has been done for that long; 0: the job's.
+ * "", or why they have failed. timeout: they fail if no task has been done for that long; 0: the
+ * job's.
  */
 struct Task {
 	std::vector<Part> parts;
+	std::function<void(const std::string &error)> done;
 	Clock::time_point began = Clock::now();
 	std::chrono::milliseconds timeout{ 0 };
 
@@ -64,7 +64,6 @@ struct Task {
 		return timeout.count() == 0 ? Clock::time_point::max()
 					    : std::max(began, last_done) + timeout;
 	}
-	std::function<void(const std::string &error)> done;
 };
 
 /*

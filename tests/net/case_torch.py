@@ -295,10 +295,13 @@ def torchrun_starts_killed_workers_again():
                                              "--nproc_per_node", 1, "--master_addr",
                                              lab.host_ip(0), "--master_port", 29400)], "torchrun")
                   for host in range(RANKS)]
-        for result in results_of(agents, 110):
+        results = list(results_of(agents, 110))
+        restarts = [result["restarts"] for result in results]
+        # By c10d an agent counts no restart if it finds the others at a new round before its own
+        # workers have failed.
+        expect((min if torch_release() < (2, 0) else max)(restarts) >= 1, f"restarts: {restarts}")
+        for result in results:
             expect(result["report"][0]["in_network"], f"after the restart: {result['report'][0]}")
-            expect(result["restarts"] >= 1 or torch_release() >= (2, 0),
-                   f"restarts: {result['restarts']}")
 
 
 @case(150, thorough=True)

@@ -151,8 +151,8 @@ typedef void (*fanin_print_fn)(int level, const char *line, void *arg);
 /*
  * Called about ten times a second, after signals, and if fanin_ctx_interrupt asks for it, while a
  * call waits: fanin_join, fanin_wait, a blocking collective or fanin_leave. arg: interrupt_arg of
- * the context. The callback may call fanin_request_progress, but no other function
- * on the context. Returning true ends the call with FANIN_ERR_INTERRUPTED.
+ * the context. The callback may call fanin_request_progress, but no other function on the context.
+ * Returning true ends the call with FANIN_ERR_INTERRUPTED.
  */
 typedef bool (*fanin_interrupt_fn)(void *arg);
 
